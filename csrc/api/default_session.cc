@@ -1,0 +1,79 @@
+#include "api/default_session.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <mutex>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "transport/registry.h"
+
+namespace hora {
+namespace {
+
+/// Lock map: session, process -> mutex.
+struct Slot {
+  std::mutex mutex;
+  std::shared_ptr<Session> session;
+  pid_t process = 0;  ///< that started the session
+
+  [[nodiscard]] bool is_foreign() const { return session && process != getpid(); }
+};
+
+/// Never destroyed: a forked child must not end its parent's session when it exits.
+Slot& slot() {
+  static auto* instance = new Slot;
+  return *instance;
+}
+
+constexpr const char* kForked =
+    "this process was forked after hora.init(), and the session belongs to its parent; start processes that "
+    "use hora "
+    "through the launcher, or fork before init()";
+
+std::shared_ptr<Session> start_session() {
+  const Settings settings = read_settings(process_environment);
+  auto transport = open_transport(settings, process_environment);
+  configure_log(settings.log_level, transport->topology().rank());
+  return std::make_shared<Session>(std::move(transport), settings);
+}
+
+}  // namespace
+
+void init_default_session() {
+  const std::lock_guard lock(slot().mutex);
+  if (slot().is_foreign()) raise(ErrorKind::kStartup, "{}", kForked);
+  if (slot().session) return;
+  slot().session = start_session();
+  slot().process = getpid();
+  // Handlers run in reverse order: after MPI's, which start_session may have registered, so before it at
+  // exit.
+  static const int registered = std::atexit(shutdown_default_session);
+  static_cast<void>(registered);
+}
+
+void shutdown_default_session() {
+  std::shared_ptr<Session> ending;
+  {
+    const std::lock_guard lock(slot().mutex);
+    if (slot().is_foreign()) return;
+    ending = std::exchange(slot().session, nullptr);
+  }
+  if (ending) ending->leave();
+}
+
+bool has_default_session() {
+  const std::lock_guard lock(slot().mutex);
+  return slot().session && !slot().is_foreign();
+}
+
+std::shared_ptr<Session> default_session() {
+  const std::lock_guard lock(slot().mutex);
+  if (slot().is_foreign()) raise(ErrorKind::kSessionFailed, "{}", kForked);
+  if (!slot().session) raise(ErrorKind::kNotInitialized, "hora has not been initialised; call init() first");
+  return slot().session;
+}
+
+}  // namespace hora

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/config.h"
+#include "core/handle.h"
+#include "core/op.h"
+#include "core/tensor_ref.h"
+#include "core/topology.h"
+#include "engine/counters.h"
+#include "transport/transport.h"
+
+namespace hora {
+
+class Engine;
+
+/// One collective call of one rank.
+struct Call {
+  OpKind op = OpKind::kAllreduce;
+  std::string name;  ///< empty: paired with the other ranks' unnamed calls in order
+  TensorRef input;
+  TensorRef output;  ///< no data where the op allocates its output (allgather) or has none (barrier)
+  ReduceOp reduce = ReduceOp::kSum;
+  int root = 0;
+  double prescale = 1.0;
+  double postscale = 1.0;
+};
+
+/// One rank's membership in one job. All functions may be called from any thread.
+class Session {
+ public:
+  /// Joins the job behind `transport`.
+  Session(std::unique_ptr<Transport> transport, const Settings& settings);
+  ~Session();
+
+  [[nodiscard]] const Topology& topology() const;
+  [[nodiscard]] std::string_view transport_name() const;
+  [[nodiscard]] const Counters& counters() const;
+
+  /// Starts an operation. The memory of both tensors stays valid and untouched until the handle is complete.
+  /// Throws Error(kInvalidArgument) for wrong arguments, after telling the other ranks, and for a name in
+  /// use. After a failed operation in place the content of the tensor is undefined, unless ranks only
+  /// disagreed.
+  [[nodiscard]] HandlePtr submit(Call call);
+
+  /// For a call that a front end refuses itself: takes its place, so that the other ranks get an error and do
+  /// not wait.
+  void refuse(OpKind op, const std::string& name, const std::string& reason);
+
+  /// Blocks until complete or the deadline has passed; says whether it is complete.
+  [[nodiscard]] bool wait_until(Handle& handle, TimePoint deadline);
+  /// The name of a handle that has been waited for or seen complete may be used again.
+  void release(const Handle& handle);
+
+  /// Leaves the job. What is pending here and, where it needs this rank, elsewhere fails.
+  void leave();
+
+ private:
+  std::unique_ptr<Engine> engine_;
+};
+
+}  // namespace hora

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+namespace hora {
+
+/// Working memory that grows to the largest size asked for and is then used again; its content is undefined
+/// after each call. Fresh memory costs a page fault per page, so it is never given back while its owner
+/// lives.
+class Buffer {
+ public:
+  [[nodiscard]] std::span<std::byte> at_least(std::size_t bytes) {
+    if (bytes > capacity_) {
+      memory_.reset();
+      memory_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
+      capacity_ = bytes;
+    }
+    return {memory_.get(), bytes};
+  }
+
+ private:
+  std::unique_ptr<std::byte[]> memory_;
+  std::size_t capacity_ = 0;
+};
+
+}  // namespace hora

@@ -1,0 +1,106 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "base/error.h"
+
+namespace hora {
+
+using Bytes = std::vector<std::byte>;
+
+/// Appends values to a byte string. All processes of a job run the same build on one architecture, so
+/// fixed-size values travel in native order; integers that are mostly small travel as LEB128 varints.
+class ByteWriter {
+ public:
+  template <typename T>
+    requires std::is_trivially_copyable_v<T>
+  void fixed(const T& value) {
+    const auto* first = reinterpret_cast<const std::byte*>(&value);
+    bytes_.insert(bytes_.end(), first, first + sizeof(T));
+  }
+
+  void varint(std::uint64_t value) {
+    for (; value >= 0x80; value >>= 7) bytes_.push_back(static_cast<std::byte>(value | 0x80));
+    bytes_.push_back(static_cast<std::byte>(value));
+  }
+
+  /// Zigzag coding, so that small negative numbers stay short.
+  void signed_varint(std::int64_t value) {
+    varint((static_cast<std::uint64_t>(value) << 1) ^ static_cast<std::uint64_t>(value >> 63));
+  }
+
+  void text(std::string_view value) {
+    varint(value.size());
+    const auto* first = reinterpret_cast<const std::byte*>(value.data());
+    bytes_.insert(bytes_.end(), first, first + value.size());
+  }
+
+  [[nodiscard]] Bytes take() { return std::move(bytes_); }
+
+ private:
+  Bytes bytes_;
+};
+
+/// Reads what ByteWriter wrote. Every read is bounds-checked: a damaged message is an error, never a crash.
+class ByteReader {
+ public:
+  explicit ByteReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
+
+  template <typename T>
+    requires std::is_trivially_copyable_v<T>
+  [[nodiscard]] T fixed() {
+    T value;
+    std::memcpy(&value, take(sizeof(T)).data(), sizeof(T));
+    return value;
+  }
+
+  [[nodiscard]] std::uint64_t varint() {
+    std::uint64_t value = 0;
+    for (int shift = 0; shift < 64; shift += 7) {
+      const auto next = static_cast<std::uint64_t>(take(1)[0]);
+      value |= (next & 0x7f) << shift;
+      if (next < 0x80) return value;
+    }
+    raise(ErrorKind::kSessionFailed, "damaged message: a number does not end");
+  }
+
+  [[nodiscard]] std::int64_t signed_varint() {
+    const std::uint64_t coded = varint();
+    return static_cast<std::int64_t>((coded >> 1) ^ (~(coded & 1) + 1));
+  }
+
+  /// A length that some container will be sized by: at least one byte per element must still be there.
+  [[nodiscard]] std::size_t length() {
+    const std::uint64_t value = varint();
+    if (value > bytes_.size())
+      raise(ErrorKind::kSessionFailed, "damaged message: length {} of {} bytes", value, bytes_.size());
+    return static_cast<std::size_t>(value);
+  }
+
+  [[nodiscard]] std::string text() {
+    const auto raw = take(length());
+    return {reinterpret_cast<const char*>(raw.data()), raw.size()};
+  }
+
+  [[nodiscard]] bool empty() const { return bytes_.empty(); }
+
+ private:
+  std::span<const std::byte> take(std::size_t count) {
+    if (count > bytes_.size())
+      raise(ErrorKind::kSessionFailed, "damaged message: {} bytes missing", count - bytes_.size());
+    const auto taken = bytes_.first(count);
+    bytes_ = bytes_.subspan(count);
+    return taken;
+  }
+
+  std::span<const std::byte> bytes_;
+};
+
+}  // namespace hora

@@ -1,0 +1,90 @@
+#include "base/config.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <stdexcept>
+
+#include "base/error.h"
+
+namespace hora {
+namespace {
+
+std::uint64_t parse_number(std::string_view value, std::uint64_t lowest, std::uint64_t highest) {
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (error != std::errc{} || end != value.data() + value.size() || number < lowest || number > highest) {
+    throw std::invalid_argument("not in range");
+  }
+  return number;
+}
+
+std::vector<int> parse_host_split(std::string_view value) {
+  std::vector<int> ranks_per_host;
+  while (!value.empty()) {
+    const auto comma = value.find(',');
+    ranks_per_host.push_back(static_cast<int>(parse_number(value.substr(0, comma), 1, 1u << 24)));
+    if (comma == std::string_view::npos) return ranks_per_host;
+    value.remove_prefix(comma + 1);
+  }
+  throw std::invalid_argument("empty");
+}
+
+std::string parse_log_level(std::string_view value) {
+  for (const std::string_view known : {"trace", "debug", "info", "warning", "error", "off"}) {
+    if (value == known) return std::string(value);
+  }
+  throw std::invalid_argument("unknown level");
+}
+
+constexpr std::uint64_t kTebi = std::uint64_t{1} << 40;
+
+const std::vector<SettingInfo>& table() {
+  static const std::vector<SettingInfo> rows{
+      {"HORA_FUSION_THRESHOLD", "33554432", "0 to 2^40 bytes",
+       "Tensors that are ready together travel in one batch up to this size; 0 sends each alone.",
+       [](Settings& s, std::string_view v) { s.fusion_threshold = parse_number(v, 0, kTebi); }},
+      {"HORA_CACHE_CAPACITY", "65536", "0 to 2^31 names",
+       "So many tensors get a small id after their first use; further ones announce their full description "
+       "each time.",
+       [](Settings& s, std::string_view v) {
+         s.cache_capacity = parse_number(v, 0, std::uint64_t{1} << 31);
+       }},
+      {"HORA_PIECE_BYTES", "67108864", "1 to 2^30 bytes",
+       "Largest single message between two ranks; longer ones are cut.",
+       [](Settings& s, std::string_view v) { s.piece_bytes = parse_number(v, 1, std::uint64_t{1} << 30); }},
+      {"HORA_HOST_SPLIT", "", "ranks per host, such as 3,2; their sum is the number of ranks",
+       "Pretends that the ranks are spread over hosts of these sizes, to test code for several hosts on one.",
+       [](Settings& s, std::string_view v) { s.host_split = parse_host_split(v); }},
+      {"HORA_LOG_LEVEL", "warning", "trace, debug, info, warning, error or off", "What is written to stderr.",
+       [](Settings& s, std::string_view v) { s.log_level = parse_log_level(v); }},
+  };
+  return rows;
+}
+
+}  // namespace
+
+std::span<const SettingInfo> setting_table() {
+  return table();
+}
+
+Settings read_settings(const Environment& environment) {
+  Settings settings;
+  for (const SettingInfo& row : setting_table()) {
+    const auto value = environment(row.name);
+    if (!value || (value->empty() && row.fallback.empty())) continue;
+    try {
+      row.parse(settings, *value);
+    } catch (const std::invalid_argument&) {
+      raise(ErrorKind::kInvalidArgument, "{}={}: expected {}", row.name, *value, row.range);
+    }
+  }
+  return settings;
+}
+
+std::optional<std::string> process_environment(std::string_view name) {
+  const char* value = std::getenv(std::string(name).c_str());
+  if (value == nullptr) return std::nullopt;
+  return std::string(value);
+}
+
+}  // namespace hora

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hora {
+
+/// Every setting of the library, read once when a session starts. Defaults are the member initialisers.
+struct Settings {
+  std::uint64_t fusion_threshold = 32u << 20;
+  std::uint64_t cache_capacity = 65536;
+  std::uint64_t piece_bytes = 64u << 20;
+  std::vector<int> host_split;
+  std::string log_level = "warning";
+};
+
+/// One documented row per setting: what `python -m hora --settings` and the reference print.
+struct SettingInfo {
+  std::string_view name;
+  std::string_view fallback;  ///< the default, as one would write it
+  std::string_view range;     ///< accepted values and unit
+  std::string_view meaning;
+  std::function<void(Settings&, std::string_view value)>
+      parse;  ///< throws std::invalid_argument on a bad value
+};
+
+[[nodiscard]] std::span<const SettingInfo> setting_table();
+
+/// Looks a variable up; nothing when it is not set.
+using Environment = std::function<std::optional<std::string>(std::string_view name)>;
+
+/// Reads all settings. Throws Error(kInvalidArgument) naming the variable, its value and its range.
+[[nodiscard]] Settings read_settings(const Environment& environment);
+
+/// The environment of this process.
+[[nodiscard]] std::optional<std::string> process_environment(std::string_view name);
+
+}  // namespace hora

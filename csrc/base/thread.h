@@ -1,0 +1,14 @@
+#pragma once
+
+namespace hora {
+
+/// Shown by debuggers and `top -H`; at most 15 characters.
+void name_this_thread(const char* name);
+
+/// Sleeps of this thread end within about 1 us of their time instead of the system's 50 us.
+void sleep_precisely();
+
+/// Number of cores this process may run on.
+[[nodiscard]] int usable_cores();
+
+}  // namespace hora

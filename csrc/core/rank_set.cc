@@ -1,0 +1,91 @@
+#include "core/rank_set.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/text.h"
+
+namespace hora {
+
+RankSet::RankSet(std::vector<int> ranks) {
+  std::ranges::sort(ranks);
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  for (std::size_t at = 0; at < ranks.size();) {
+    // A run of two far ranks gains nothing over two single ranks, so strides start at three members.
+    std::size_t end = at + 1;
+    const int stride = end < ranks.size() ? ranks[end] - ranks[at] : 1;
+    while (end < ranks.size() && ranks[end] - ranks[end - 1] == stride) ++end;
+    if (stride != 1 && end - at < 3) end = at + 1;
+    const auto count = static_cast<int>(end - at);
+    runs_.push_back({ranks[at], count, count > 1 ? stride : 1});
+    at = end;
+  }
+}
+
+RankSet RankSet::range(int first, int count) {
+  RankSet set;
+  if (count > 0) set.runs_.push_back({first, count, 1});
+  return set;
+}
+
+void RankSet::merge(const RankSet& other) {
+  std::vector<int> ranks = to_vector();
+  const std::vector<int> more = other.to_vector();
+  ranks.insert(ranks.end(), more.begin(), more.end());
+  *this = RankSet(std::move(ranks));
+}
+
+std::vector<int> RankSet::to_vector() const {
+  std::vector<int> ranks;
+  for (const Run& run : runs_) {
+    for (int step = 0; step < run.count; ++step) ranks.push_back(run.first + step * run.stride);
+  }
+  return ranks;
+}
+
+int RankSet::size() const {
+  return std::accumulate(runs_.begin(), runs_.end(), 0,
+                         [](int sum, const Run& run) { return sum + run.count; });
+}
+
+std::string RankSet::to_string() const {
+  std::vector<std::string> parts;
+  for (const Run& run : runs_) {
+    const int second = run.first + run.stride;
+    const int last = run.first + (run.count - 1) * run.stride;
+    if (run.count > 3 && run.stride != 1) {
+      parts.push_back(fmt::format("{},{},..,{}", run.first, second, last));
+    } else if (run.count > 2 && run.stride == 1) {
+      parts.push_back(fmt::format("{}-{}", run.first, last));
+    } else {
+      for (int step = 0; step < run.count; ++step)
+        parts.push_back(fmt::format("{}", run.first + step * run.stride));
+    }
+  }
+  return join(parts, ",");
+}
+
+void RankSet::write(ByteWriter& out) const {
+  out.varint(runs_.size());
+  for (const Run& run : runs_) {
+    out.varint(static_cast<std::uint64_t>(run.first));
+    out.varint(static_cast<std::uint64_t>(run.count));
+    out.varint(static_cast<std::uint64_t>(run.stride));
+  }
+}
+
+RankSet RankSet::read(ByteReader& in) {
+  RankSet set;
+  const std::size_t runs = in.length();
+  for (std::size_t run = 0; run < runs; ++run) {
+    const auto first = static_cast<int>(in.varint());
+    const auto count = static_cast<int>(in.varint());
+    const auto stride = static_cast<int>(in.varint());
+    set.runs_.push_back({first, count, stride});
+  }
+  return set;
+}
+
+}  // namespace hora

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+
+namespace hora {
+
+/// An ordered set of ranks, kept as strided runs, so that "every second of 32,768 ranks" costs one run.
+class RankSet {
+ public:
+  RankSet() = default;
+  explicit RankSet(std::vector<int> ranks);
+  [[nodiscard]] static RankSet single(int rank) { return RankSet({rank}); }
+  [[nodiscard]] static RankSet range(int first, int count);
+
+  void merge(const RankSet& other);
+
+  [[nodiscard]] std::vector<int> to_vector() const;
+  [[nodiscard]] int size() const;
+  [[nodiscard]] int lowest() const { return runs_.front().first; }
+
+  /// "0-2,4-7", or "0,2,4,..,30" for a stride.
+  [[nodiscard]] std::string to_string() const;
+
+  void write(ByteWriter& out) const;
+  [[nodiscard]] static RankSet read(ByteReader& in);
+
+  bool operator==(const RankSet&) const = default;
+
+ private:
+  struct Run {
+    int first;
+    int count;
+    int stride;
+    bool operator==(const Run&) const = default;
+  };
+  std::vector<Run> runs_;
+};
+
+}  // namespace hora

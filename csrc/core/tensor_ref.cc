@@ -1,0 +1,20 @@
+#include "core/tensor_ref.h"
+
+#include <fmt/format.h>
+
+#include <functional>
+#include <numeric>
+
+#include "base/text.h"
+
+namespace hora {
+
+std::int64_t element_count(std::span<const std::int64_t> shape) {
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+std::string describe(DType dtype, std::span<const std::int64_t> shape) {
+  return fmt::format("{}[{}]", name(dtype), join(shape, ","));
+}
+
+}  // namespace hora

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "core/op.h"
+
+namespace hora {
+
+using Shape = std::vector<std::int64_t>;
+
+/// Number of elements; 1 for a scalar.
+[[nodiscard]] std::int64_t element_count(std::span<const std::int64_t> shape);
+
+/// "float32[2,3]".
+[[nodiscard]] std::string describe(DType dtype, std::span<const std::int64_t> shape);
+
+/// Non-owning view of a dense C-contiguous tensor. Whoever submits it keeps the memory alive until the
+/// operation is complete.
+struct TensorRef {
+  std::byte* data = nullptr;
+  Shape shape;
+  DType dtype = DType::kFloat32;
+  DeviceKind device = DeviceKind::kHost;
+
+  [[nodiscard]] std::size_t count() const { return static_cast<std::size_t>(element_count(shape)); }
+  [[nodiscard]] std::size_t bytes() const { return count() * size_of(dtype); }
+};
+
+}  // namespace hora

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "backends/backend.h"
+#include "base/clock.h"
+#include "base/config.h"
+#include "core/submission.h"
+#include "engine/counters.h"
+#include "engine/exchange.h"
+#include "engine/submissions.h"
+#include "transport/transport.h"
+
+namespace hora {
+
+/// One thread per session that takes submissions, agrees with the other ranks, runs what was agreed, in
+/// order, and completes handles. It runs no foreign code and takes no foreign lock.
+///
+/// The control plane also goes on inside every wait of a collective (`advance`), where it receives, merges,
+/// orders and relays, but never runs a batch.
+///
+/// Lock map: submissions_ and counters_ are shared and guard themselves; waiting_ and leaving_ are atomics;
+/// wake() of the transport may be called from anywhere; all else belongs to the engine's thread.
+class Engine {
+ public:
+  Engine(std::unique_ptr<Transport> transport, const Settings& settings);
+  /// Leaves the job if `leave` was not called.
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  [[nodiscard]] const Topology& topology() const { return transport_->topology(); }
+  [[nodiscard]] std::string_view transport_name() const { return transport_->name(); }
+  [[nodiscard]] const Counters& counters() const { return counters_; }
+
+  void submit(Submission submission);
+  /// Announces that this rank refused a call, so that the others get an error instead of waiting.
+  void refuse(Submission submission);
+  /// Makes a handle's name usable again.
+  void release(const Handle& handle) { submissions_.release(handle.name()); }
+  /// Blocks until the handle is complete or the deadline has passed; says whether it is complete.
+  [[nodiscard]] bool wait_until(Handle& handle, TimePoint deadline);
+
+  /// Leaves the job: what was agreed before still runs, everything else fails, on all ranks. Blocks until the
+  /// engine has ended, which it does within a deadline even if no other rank answers.
+  void leave();
+
+ private:
+  void run();
+  void run_until_departure();
+  bool advance(bool engine_is_free);
+  void park(Submission submission);
+  void execute(Batch batch);
+  void rest(TimePoint last_work);
+  void depart(const Departure& departure);
+  void fail(const Failure& failure);
+  void end(const Error& reason);
+  [[nodiscard]] std::vector<Submission> unpark(const Batch& batch);
+
+  const std::unique_ptr<Transport> transport_;
+  const std::vector<std::unique_ptr<Backend>> backends_;
+  const std::shared_ptr<const std::vector<int>> all_ranks_;
+  Counters counters_;
+  Exchange exchange_;
+  Submissions submissions_;
+  std::atomic<int> waiting_{0};
+  std::atomic<bool> leaving_{false};
+  bool leave_announced_ = false;
+  TimePoint leave_deadline_;
+  std::vector<Submission> taken_;
+  std::unordered_map<Key, Submission> parked_;  // announced, not yet agreed
+  // Behind a parked one of the same name, which can only be a refused call; announced when that is through.
+  std::unordered_map<Key, std::deque<Submission>> deferred_;
+  std::thread thread_;  // last: starts when all else is ready
+};
+
+}  // namespace hora

@@ -1,0 +1,51 @@
+#include "engine/exchange.h"
+
+#include <iterator>
+#include <utility>
+
+namespace hora {
+
+Exchange::Exchange(Transport& transport, Negotiator negotiator, Counters& counters)
+    : transport_(transport), negotiator_(std::move(negotiator)), counters_(counters) {}
+
+bool Exchange::step(bool engine_is_free) {
+  bool worked = false;
+  Incoming incoming;
+  while (transport_.receive(incoming)) {
+    negotiator_.on_message(incoming.peer, incoming.message);
+    worked = true;
+  }
+  if (engine_is_free && negotiator_.can_cut()) {
+    negotiator_.cut();
+    worked = true;
+  }
+  send_outputs();
+  return worked;
+}
+
+void Exchange::fail(const Failure& why) {
+  negotiator_.on_failure(why);
+  send_outputs();
+}
+
+void Exchange::say_goodbye() {
+  negotiator_.say_goodbye();
+  send_outputs();
+}
+
+void Exchange::send_outputs() {
+  Negotiator::Outputs outputs = negotiator_.take_outputs();
+  for (Negotiator::Outgoing& outgoing : outputs.messages) {
+    ++counters_.messages;
+    counters_.message_bytes += outgoing.message.size();
+    transport_.post(outgoing.peer, std::move(outgoing.message));
+  }
+  for (Plan& plan : outputs.plans) {
+    ++counters_.plans;
+    std::ranges::move(plan.batches, std::back_inserter(agreed));
+    if (plan.departure) departure = std::move(plan.departure);
+  }
+  if (outputs.failure && !failure) failure = std::move(outputs.failure);
+}
+
+}  // namespace hora

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <string>
+
+#include "core/batch.h"
+#include "engine/counters.h"
+#include "negotiation/negotiator.h"
+#include "transport/transport.h"
+
+namespace hora {
+
+/// Carries the negotiator's messages over the transport, and collects what has been agreed.
+class Exchange {
+ public:
+  Exchange(Transport& transport, Negotiator negotiator, Counters& counters);
+
+  void submit(const Request& request) { negotiator_.on_submit(request); }
+  void leave(const std::string& reason) { negotiator_.on_leave(reason); }
+  void fail(const Failure& failure);
+  void say_goodbye();
+  [[nodiscard]] bool neighbours_gone() const { return negotiator_.neighbours_gone(); }
+
+  /// Takes what has arrived and sends what is to be sent; never blocks. The root plans what is ready if
+  /// `engine_is_free`. Says whether anything happened.
+  bool step(bool engine_is_free);
+
+  /// Agreed and not yet run, in order.
+  std::deque<Batch> agreed;
+  std::optional<Departure> departure;  ///< comes after all of `agreed`
+  std::optional<Failure> failure;
+
+ private:
+  void send_outputs();
+
+  Transport& transport_;
+  Negotiator negotiator_;
+  Counters& counters_;
+};
+
+}  // namespace hora

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "base/error.h"
+#include "core/submission.h"
+
+namespace hora {
+
+/// The door between user threads and the engine: numbers unnamed calls, refuses a name that is still in use,
+/// and queues the rest.
+///
+/// A name is in use until its handle has been waited for or seen complete, however fast the operation was:
+/// whether a second call is accepted must not depend on timing.
+///
+/// Lock map: everything -> mutex_.
+class Submissions {
+ public:
+  /// Queues a submission; its key has a name, or none to be numbered. Throws when the name is in use, or the
+  /// reason given to `close`.
+  void push(Submission submission);
+
+  /// Queues the announcement that this rank refused a call. It does not occupy its name, so that the caller
+  /// can correct the call and repeat it at once.
+  void push_refusal(Submission submission);
+
+  /// Makes a name usable again; an empty one is ignored.
+  void release(const std::string& name);
+
+  /// Engine: moves all queued submissions out; says whether there were any.
+  [[nodiscard]] bool take(std::vector<Submission>& taken);
+
+  /// Engine: lets nothing in any more.
+  void close(const Error& reason);
+
+ private:
+  void enqueue(Submission submission);
+
+  std::mutex mutex_;
+  std::uint64_t unnamed_calls_ = 0;
+  std::unordered_set<std::string> names_in_use_;
+  std::vector<Submission> queue_;
+  std::optional<Error> closed_;
+};
+
+}  // namespace hora

@@ -1,0 +1,194 @@
+#include "negotiation/message.h"
+
+#include <utility>
+
+#include "base/error.h"
+
+namespace hora {
+namespace {
+
+ByteWriter begin(MessageKind kind) {
+  ByteWriter out;
+  out.fixed(kind);
+  return out;
+}
+
+ByteReader body(std::span<const std::byte> message, MessageKind expected) {
+  ByteReader in(message);
+  if (in.fixed<MessageKind>() != expected) raise(ErrorKind::kSessionFailed, "unexpected control message");
+  return in;
+}
+
+void write_key(ByteWriter& out, const Key& key) {
+  out.text(key.name);
+  out.varint(key.number);
+}
+
+Key read_key(ByteReader& in) {
+  Key key;
+  key.name = in.text();
+  key.number = in.varint();
+  return key;
+}
+
+/// Ids of one model mostly follow each other, so each is sent as its distance to the one before: one byte.
+class IdWriter {
+ public:
+  void write(ByteWriter& out, std::uint32_t id) {
+    out.signed_varint(static_cast<std::int64_t>(id) - previous_ - 1);
+    previous_ = id;
+  }
+
+ private:
+  std::int64_t previous_ = 0;
+};
+
+class IdReader {
+ public:
+  std::uint32_t read(ByteReader& in) {
+    previous_ += 1 + in.signed_varint();
+    return static_cast<std::uint32_t>(previous_);
+  }
+
+ private:
+  std::int64_t previous_ = 0;
+};
+
+void write_text_and_rank(ByteWriter& out, int rank, const std::string& text) {
+  out.varint(static_cast<std::uint64_t>(rank));
+  out.text(text);
+}
+
+void write_entry(ByteWriter& out, IdWriter& ids, const BatchEntry& entry, std::uint32_t& next_new_id) {
+  ids.write(out, entry.id);
+  out.varint(entry.key.number);
+  if (entry.id != 0 && entry.id != next_new_id) return;
+  if (entry.id != 0) ++next_new_id;
+  out.text(entry.key.name);
+  entry.signature.write(out);
+}
+
+BatchEntry read_entry(ByteReader& in, IdReader& ids, Cache& cache) {
+  BatchEntry entry;
+  entry.id = ids.read(in);
+  entry.key.number = in.varint();
+  if (entry.id != 0 && entry.id <= cache.size()) {
+    const Cache::Known& known = cache.get(entry.id);
+    entry.key.name = known.name;
+    entry.signature = known.signature;
+    return entry;
+  }
+  entry.key.name = in.text();
+  entry.signature = Signature::read(in);
+  if (entry.id != 0) cache.learn(entry.id, entry.key.name, entry.signature);
+  return entry;
+}
+
+}  // namespace
+
+MessageKind kind_of(std::span<const std::byte> message) {
+  return ByteReader(message).fixed<MessageKind>();
+}
+
+Bytes encode(const std::vector<Announcement>& announcements) {
+  ByteWriter out = begin(MessageKind::kAnnounce);
+  out.varint(announcements.size());
+  IdWriter ids;
+  for (const Announcement& announcement : announcements) {
+    ids.write(out, announcement.id);
+    if (announcement.id != 0) {
+      out.varint(announcement.key.number);
+      continue;
+    }
+    write_key(out, announcement.key);
+    out.varint(announcement.variants.size());
+    for (const Variant& variant : announcement.variants) {
+      variant.signature.write(out);
+      variant.ranks.write(out);
+    }
+  }
+  return out.take();
+}
+
+std::vector<Announcement> decode_announcements(std::span<const std::byte> message, const Cache& cache) {
+  ByteReader in = body(message, MessageKind::kAnnounce);
+  std::vector<Announcement> announcements(in.length());
+  IdReader ids;
+  for (Announcement& announcement : announcements) {
+    announcement.id = ids.read(in);
+    if (announcement.id != 0) {
+      announcement.key = {cache.get(announcement.id).name, in.varint()};
+      continue;
+    }
+    announcement.key = read_key(in);
+    const std::size_t variants = in.length();
+    for (std::size_t at = 0; at < variants; ++at) {
+      Signature signature = Signature::read(in);
+      announcement.variants.push_back({std::move(signature), RankSet::read(in)});
+    }
+  }
+  return announcements;
+}
+
+Bytes encode(const Plan& plan, std::uint32_t next_new_id) {
+  ByteWriter out = begin(MessageKind::kPlan);
+  out.varint(plan.batches.size());
+  IdWriter ids;
+  for (const Batch& batch : plan.batches) {
+    out.varint(batch.piece_bytes);
+    out.text(batch.error);
+    out.varint(batch.entries.size());
+    for (const BatchEntry& entry : batch.entries) write_entry(out, ids, entry, next_new_id);
+  }
+  out.fixed(plan.departure.has_value());
+  if (plan.departure) write_text_and_rank(out, plan.departure->rank, plan.departure->reason);
+  return out.take();
+}
+
+Plan decode_plan(std::span<const std::byte> message, Cache& cache) {
+  ByteReader in = body(message, MessageKind::kPlan);
+  Plan plan;
+  plan.batches.resize(in.length());
+  IdReader ids;
+  for (Batch& batch : plan.batches) {
+    batch.piece_bytes = in.varint();
+    batch.error = in.text();
+    const std::size_t entries = in.length();
+    for (std::size_t at = 0; at < entries; ++at) batch.entries.push_back(read_entry(in, ids, cache));
+  }
+  if (in.fixed<bool>()) {
+    const auto rank = static_cast<int>(in.varint());
+    plan.departure = Departure{rank, in.text()};
+  }
+  return plan;
+}
+
+Bytes encode(const Departure& departure) {
+  ByteWriter out = begin(MessageKind::kDepart);
+  write_text_and_rank(out, departure.rank, departure.reason);
+  return out.take();
+}
+
+Departure decode_departure(std::span<const std::byte> message) {
+  ByteReader in = body(message, MessageKind::kDepart);
+  const auto rank = static_cast<int>(in.varint());
+  return {rank, in.text()};
+}
+
+Bytes encode(const Failure& failure) {
+  ByteWriter out = begin(MessageKind::kFailure);
+  write_text_and_rank(out, failure.rank, failure.reason);
+  return out.take();
+}
+
+Failure decode_failure(std::span<const std::byte> message) {
+  ByteReader in = body(message, MessageKind::kFailure);
+  const auto rank = static_cast<int>(in.varint());
+  return {rank, in.text()};
+}
+
+Bytes encode_goodbye() {
+  return begin(MessageKind::kGoodbye).take();
+}
+
+}  // namespace hora

@@ -1,0 +1,119 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/bytes.h"
+#include "core/batch.h"
+#include "negotiation/cache.h"
+#include "negotiation/fusion.h"
+#include "negotiation/message.h"
+#include "negotiation/tree.h"
+
+namespace hora {
+
+struct NegotiatorOptions {
+  FusionOptions fusion;
+  std::uint64_t cache_capacity = 0;
+};
+
+/// Agreement as a state machine: announcements in, one sequence of batches out, the same on every rank.
+///
+/// Announcements travel up the tree: a node tells its parent about a tensor once, when every rank of its
+/// subtree has announced it. What ranks sent differently is kept apart with their rank lists, so that an
+/// error can say who sent what. The root puts what is ready everywhere into plans, which travel down
+/// unchanged; a node relays a plan before its own rank runs any of it, and its state changes when the plan
+/// passes, never when the engine gets to it. An error waits for all ranks like any batch, so that a late
+/// first call is never paired with the others' second call.
+///
+/// No threads, no clock, no I/O: call `on_*`, then send and run what `take_outputs` returns.
+class Negotiator {
+ public:
+  Negotiator(Tree tree, NegotiatorOptions options);
+
+  /// This rank announces a tensor. A key must not be announced again before its batch has come out.
+  void on_submit(const Request& request);
+
+  /// This rank leaves the job in order.
+  void on_leave(const std::string& reason);
+
+  /// This rank cannot go on: all others are told.
+  void on_failure(const Failure& failure);
+
+  /// A message from a neighbour in the tree.
+  void on_message(int peer, std::span<const std::byte> message);
+
+  /// Root only: whether there is anything to plan. The caller cuts when its engine is free, so that what
+  /// becomes ready while a batch runs travels together in the next plan.
+  [[nodiscard]] bool can_cut() const;
+  void cut();
+
+  /// Tells the neighbours that nothing more will come; only after the plan with a departure came out.
+  void say_goodbye();
+  /// Whether every neighbour has said goodbye.
+  [[nodiscard]] bool neighbours_gone() const { return goodbyes_ == neighbours_.size(); }
+
+  struct Outgoing {
+    int peer;
+    Bytes message;
+  };
+  struct Outputs {
+    std::vector<Outgoing> messages;
+    std::vector<Plan> plans;
+    std::optional<Failure> failure;
+  };
+  [[nodiscard]] Outputs take_outputs();
+
+  [[nodiscard]] const Cache& cache() const { return cache_; }
+
+ private:
+  /// Who announced: this rank itself, or all ranks below one child.
+  using Source = std::size_t;  ///< number of the child
+  static constexpr Source kSelf = static_cast<Source>(-1);
+
+  /// One signature announced for a tensor. Rank lists are made only when signatures differ, so that the cost
+  /// of a normal announcement does not grow with the number of ranks.
+  struct Seen {
+    Signature signature;
+    std::vector<Source> sources;  ///< whose ranks all sent it
+    RankSet ranks;                ///< further ranks that sent it
+  };
+
+  /// What the ranks of this subtree have announced so far about one tensor.
+  struct Pending {
+    std::vector<Seen> seen;
+    std::uint32_t id = 0;  ///< not 0 while all contributions came under this id
+    std::size_t contributions = 0;
+    std::uint64_t bytes = 0;
+  };
+
+  [[nodiscard]] static Seen& seen_of(Pending& pending, const Signature& signature);
+  Pending& pending_of(const Key& key, std::uint32_t id);
+  void receive(Source child, const Announcement& announcement);
+  void count_contribution(const Key& key, Pending& pending);
+  void complete(const Key& key, Pending pending);
+  void complete_at_root(const Key& key, Pending pending);
+  [[nodiscard]] std::vector<Variant> variants_of(const Pending& pending) const;
+  void pass_plan(Plan plan, const Bytes& encoded);
+  void assign_ids(Plan& plan);
+  [[nodiscard]] Source child_number(int peer) const;
+
+  const Tree tree_;
+  const NegotiatorOptions options_;
+  std::vector<int> neighbours_;
+  Cache cache_;
+  std::unordered_map<Key, Pending> pending_;
+  std::vector<Announcement> announcements_;  // for the parent
+  std::vector<ReadyTensor> ready_;           // root only
+  std::vector<Batch> errors_;                // root only
+  std::optional<Departure> departure_;       // root only, until it is planned
+  bool closed_ = false;                      // a departure or a failure has passed
+  std::size_t goodbyes_ = 0;
+  Outputs outputs_;
+};
+
+}  // namespace hora

@@ -1,0 +1,105 @@
+#include <mpi.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "transport/mpi/check.h"
+#include "transport/mpi/mpi_transport.h"
+#include "transport/mpi_module.h"
+
+namespace hora {
+namespace {
+
+/// MPI can be started only once per process, so what we know of it is the process's as well.
+struct OwnMpi {
+  pid_t process = 0;  ///< the process that initialised MPI through us, if any
+  bool abandoned = false;
+};
+OwnMpi own_mpi;
+
+bool is_initialized() {
+  int initialized = 0;
+  MPI_Initialized(&initialized);
+  return initialized != 0;
+}
+
+bool is_finalized() {
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  return finalized != 0;
+}
+
+/// A forked child leaves its parent's MPI alone, and so does a process whose job is broken: MPI_Finalize
+/// waits for all ranks.
+void finalize_at_exit() {
+  if (own_mpi.process == getpid() && !own_mpi.abandoned && !is_finalized()) MPI_Finalize();
+}
+
+const char* level_name(int level) {
+  switch (level) {
+    case MPI_THREAD_SINGLE:
+      return "MPI_THREAD_SINGLE";
+    case MPI_THREAD_FUNNELED:
+      return "MPI_THREAD_FUNNELED";
+    case MPI_THREAD_SERIALIZED:
+      return "MPI_THREAD_SERIALIZED";
+    default:
+      return "MPI_THREAD_MULTIPLE";
+  }
+}
+
+void start_mpi() {
+  int level = MPI_THREAD_SINGLE;
+  check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level), "MPI_Init_thread");
+  own_mpi.process = getpid();
+  std::atexit(finalize_at_exit);
+  if (level < MPI_THREAD_SERIALIZED) {
+    raise(ErrorKind::kStartup, "this MPI offers only {}; hora needs a build with MPI_THREAD_MULTIPLE",
+          level_name(level));
+  }
+}
+
+/// The user started MPI and may call it at any time from other threads than ours.
+void check_foreign_mpi() {
+  int level = MPI_THREAD_SINGLE;
+  MPI_Query_thread(&level);
+  if (level == MPI_THREAD_MULTIPLE) return;
+  raise(ErrorKind::kStartup,
+        "MPI was initialised before hora with {}, but hora needs MPI_THREAD_MULTIPLE: call hora.init() "
+        "first, or ask for "
+        "that level (mpi4py: mpi4py.rc.thread_level = 'multiple' before importing mpi4py.MPI)",
+        level_name(level));
+}
+
+bool is_active() {
+  return is_initialized() && !is_finalized();
+}
+
+std::unique_ptr<Transport> open(const std::vector<int>& host_split) {
+  if (is_finalized())
+    raise(ErrorKind::kStartup, "MPI has been finalised in this process and cannot start again");
+  if (!is_initialized()) {
+    start_mpi();
+  } else if (own_mpi.process != getpid()) {
+    check_foreign_mpi();
+  }
+  return std::make_unique<MpiTransport>(host_split);
+}
+
+std::string version() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  const std::string all(text, static_cast<std::size_t>(length));
+  return all.substr(0, all.find_first_of(",\n"));
+}
+
+void abandon() {
+  own_mpi.abandoned = true;
+}
+
+}  // namespace
+}  // namespace hora
+
+extern "C" const hora::MpiModule hora_mpi_module;
+const hora::MpiModule hora_mpi_module{hora::open, hora::is_active, hora::version, hora::abandon};

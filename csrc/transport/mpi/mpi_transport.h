@@ -1,0 +1,62 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <array>
+#include <deque>
+#include <unordered_map>
+
+#include "base/bell.h"
+#include "transport/transport.h"
+
+namespace hora {
+
+/// Ranks as processes of an MPI job. Uses two communicators of its own, one for agreement and one for data,
+/// and after construction only non-blocking point-to-point calls on them.
+///
+/// Agreement travels in frames below MPI's eager limit, so that a message is on its way as soon as it is
+/// posted, even if the sender does not call MPI again.
+class MpiTransport final : public Transport {
+ public:
+  /// Collective over MPI_COMM_WORLD. `host_split` makes hosts up; empty asks MPI.
+  explicit MpiTransport(const std::vector<int>& host_split);
+  ~MpiTransport() override;
+
+  [[nodiscard]] std::string_view name() const override { return "mpi"; }
+  [[nodiscard]] const Topology& topology() const override { return topology_; }
+  void post(int peer, Bytes message) override;
+  [[nodiscard]] bool receive(Incoming& incoming) override;
+  [[nodiscard]] bool flushed() override;
+  [[nodiscard]] Ticket send(int peer, int tag, std::span<const std::byte> data) override;
+  [[nodiscard]] Ticket recv(int peer, int tag, std::span<std::byte> data) override;
+  [[nodiscard]] bool done(Ticket& ticket) override;
+  void sleep(Duration at_most) override { bell_.sleep(at_most); }
+  [[nodiscard]] bool notices_arrivals() const override { return false; }
+  void wake() override { bell_.ring(); }
+
+ private:
+  // Open MPI sends up to 4 KiB at once over shared memory, headers included.
+  static constexpr std::size_t kFrameBytes = 4000;
+  // Receives posted ahead; MPI fills them in the order of posting.
+  static constexpr std::size_t kSlots = 8;
+
+  using Frame = std::array<std::byte, kFrameBytes>;
+  struct Sending {
+    MPI_Request request;
+    Bytes frame;
+  };
+  void post_receive(std::size_t slot);
+  [[nodiscard]] bool add_frame(int peer, std::span<const std::byte> frame, Incoming& incoming);
+
+  MPI_Comm control_;
+  MPI_Comm data_;
+  const Topology topology_;
+  std::deque<Sending> sending_;
+  std::array<Frame, kSlots> frames_;
+  std::array<MPI_Request, kSlots> receiving_;
+  std::size_t next_slot_ = 0;
+  std::unordered_map<int, Bytes> partial_;  // by sender: a message of several frames
+  Bell bell_;
+};
+
+}  // namespace hora

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transport/transport.h"
+
+namespace hora {
+
+/// The functions of libhora_mpi.so, the one library that is linked against MPI. It is loaded on demand, so
+/// that everything else works where there is no MPI.
+struct MpiModule {
+  /// Uses MPI as it is or initialises it, and connects all ranks of MPI_COMM_WORLD. Throws Error(kStartup).
+  std::unique_ptr<Transport> (*open)(const std::vector<int>& host_split);
+  /// Whether this process has initialised MPI and not yet finalised it.
+  bool (*is_active)();
+  std::string (*version)();
+  /// MPI will not be finalised when this process exits.
+  void (*abandon)();
+};
+
+/// The one symbol that libhora_mpi.so is asked for.
+inline constexpr const char* kMpiModuleSymbol = "hora_mpi_module";
+
+}  // namespace hora

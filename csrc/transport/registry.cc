@@ -1,0 +1,108 @@
+#include "transport/registry.h"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+
+#include "base/error.h"
+#include "transport/memory.h"
+#include "transport/mpi_module.h"
+
+namespace hora {
+namespace {
+
+/// What the environment says about the launcher that started this process.
+struct Launch {
+  std::string variable;
+  std::string value;
+  std::optional<int> size;  ///< not every launcher tells
+};
+
+std::optional<Launch> detect_launch(const Environment& environment) {
+  for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"}) {
+    if (const auto value = environment(variable)) return Launch{variable, *value, std::atoi(value->c_str())};
+  }
+  for (const char* variable : {"PMIX_RANK", "PMI_RANK"}) {
+    if (const auto value = environment(variable)) return Launch{variable, *value, std::nullopt};
+  }
+  return std::nullopt;
+}
+
+bool mpi_is_loaded() {
+  bool found = false;
+  dl_iterate_phdr(
+      [](dl_phdr_info* library, std::size_t, void* result) {
+        if (std::strstr(library->dlpi_name, "libmpi") != nullptr) *static_cast<bool*>(result) = true;
+        return 0;
+      },
+      &found);
+  return found;
+}
+
+struct Loaded {
+  const MpiModule* module = nullptr;
+  std::string reason;  ///< why there is none
+};
+
+std::string module_path() {
+  Dl_info own{};
+  dladdr(reinterpret_cast<const void*>(&detect_launch), &own);
+  const std::string library = own.dli_fname != nullptr ? own.dli_fname : "";
+  return library.substr(0, library.rfind('/') + 1) + "libhora_mpi.so";
+}
+
+Loaded load_module() {
+  // Open MPI opens further libraries that look for its symbols among the global ones.
+  void* library = dlopen(module_path().c_str(), RTLD_NOW | RTLD_GLOBAL);
+  if (library == nullptr) return {nullptr, dlerror()};
+  void* symbol = dlsym(library, kMpiModuleSymbol);
+  if (symbol == nullptr) return {nullptr, dlerror()};
+  return {static_cast<const MpiModule*>(symbol), {}};
+}
+
+const Loaded& mpi_module() {
+  static const Loaded loaded = load_module();
+  return loaded;
+}
+
+}  // namespace
+
+std::unique_ptr<Transport> open_transport(const Settings& settings, const Environment& environment) {
+  const std::optional<Launch> launch = detect_launch(environment);
+  if (!launch && !mpi_is_loaded()) return make_local_transport();
+
+  const Loaded& mpi = mpi_module();
+  if (mpi.module == nullptr) {
+    if (!launch || launch->size.value_or(1) <= 1) return make_local_transport();
+    raise(ErrorKind::kStartup,
+          "the launcher started {} processes ({}), but this one sees 1, because MPI cannot be used: {}. "
+          "Install it (Debian: apt-get install openmpi-bin libopenmpi-dev) and reinstall hora",
+          *launch->size, launch->variable, mpi.reason);
+  }
+  if (!launch && !mpi.module->is_active()) return make_local_transport();
+
+  auto transport = mpi.module->open(settings.host_split);
+  const int size = transport->topology().size();
+  if (launch && launch->size && *launch->size != size && launch->size.value() > 1) {
+    raise(ErrorKind::kStartup,
+          "the launcher started {} processes ({}), but MPI sees {}: hora was built against another MPI than "
+          "the one "
+          "whose mpirun was used ({})",
+          *launch->size, launch->variable, size, mpi.module->version());
+  }
+  return transport;
+}
+
+MpiProbe probe_mpi() {
+  const Loaded& mpi = mpi_module();
+  return mpi.module == nullptr ? MpiProbe{false, mpi.reason} : MpiProbe{true, mpi.module->version()};
+}
+
+void abandon_mpi() {
+  if (mpi_is_loaded() && mpi_module().module != nullptr) mpi_module().module->abandon();
+}
+
+}  // namespace hora

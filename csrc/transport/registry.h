@@ -1,0 +1,28 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/config.h"
+#include "transport/transport.h"
+
+namespace hora {
+
+/// Connects this process to the other ranks of its job: over MPI when it was started by an MPI launcher or
+/// when MPI already runs in this process, else as a job of one rank. Throws Error(kStartup) when the launcher
+/// started more processes than MPI sees.
+[[nodiscard]] std::unique_ptr<Transport> open_transport(const Settings& settings,
+                                                        const Environment& environment);
+
+/// Whether MPI can be used here: its version, or why not. Does not initialise it.
+struct MpiProbe {
+  bool usable;
+  std::string text;
+};
+[[nodiscard]] MpiProbe probe_mpi();
+
+/// At process exit nothing of MPI may run any more, because the job is broken.
+void abandon_mpi();
+
+}  // namespace hora

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "core/topology.h"
+
+namespace hora {
+
+/// A non-blocking send or receive under way.
+struct Ticket {
+  std::uintptr_t value = 0;  ///< meaning private to the transport; 0 is complete
+};
+
+struct Incoming {
+  int peer = 0;
+  Bytes message;
+};
+
+/// Moves bytes between the ranks of one job; knows nothing of tensors.
+///
+/// Two kinds of traffic: messages of agreement (`post`, `receive`), queued by the sender so that sending
+/// never blocks, delivered in order per pair of ranks; and bulk data (`send`, `recv`) between memory of the
+/// caller, matched in order per pair of ranks and tag.
+///
+/// One thread at a time uses a transport; only `wake` may be called from any thread.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  [[nodiscard]] virtual std::string_view name() const = 0;
+  [[nodiscard]] virtual const Topology& topology() const = 0;
+
+  virtual void post(int peer, Bytes message) = 0;
+  /// Takes the next message from anyone, if one has arrived. Also moves queued messages on.
+  [[nodiscard]] virtual bool receive(Incoming& incoming) = 0;
+  /// Whether everything posted has left this process.
+  [[nodiscard]] virtual bool flushed() = 0;
+
+  /// The memory must stay valid until `done` has said so. Sizes of a matching pair are equal.
+  [[nodiscard]] virtual Ticket send(int peer, int tag, std::span<const std::byte> data) = 0;
+  [[nodiscard]] virtual Ticket recv(int peer, int tag, std::span<std::byte> data) = 0;
+  /// Makes progress; after it has returned true, the ticket is used up.
+  [[nodiscard]] virtual bool done(Ticket& ticket) = 0;
+
+  /// Sleeps until `wake` is called, the time is over or, if `notices_arrivals`, a message has arrived.
+  virtual void sleep(Duration at_most) = 0;
+  [[nodiscard]] virtual bool notices_arrivals() const = 0;
+  virtual void wake() = 0;
+};
+
+}  // namespace hora
