@@ -20,7 +20,7 @@ TensorRef to_ref(std::uintptr_t address, const Shape& shape, int dtype) {
 }
 
 PyHandle submit(int op, std::optional<std::string> name, std::uintptr_t address, const Shape& shape,
-                int dtype, std::uintptr_t output, int reduce_op, int root_rank, double prescale,
+                int dtype, std::uintptr_t output, int reduce_op, std::int64_t root_rank, double prescale,
                 double postscale, py::object owners) {
   release_finished_orphans();
   std::shared_ptr<Session> session = default_session();

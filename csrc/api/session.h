@@ -23,7 +23,7 @@ struct Call {
   TensorRef input;
   TensorRef output;  ///< no data where the op allocates its output (allgather) or has none (barrier)
   ReduceOp reduce = ReduceOp::kSum;
-  int root = 0;
+  std::int64_t root = 0;
   double prescale = 1.0;
   double postscale = 1.0;
 };

@@ -4,6 +4,8 @@
 #include <sched.h>
 #include <sys/prctl.h>
 
+#include <cfenv>
+
 namespace hora {
 
 void name_this_thread(const char* name) {
@@ -13,6 +15,8 @@ void name_this_thread(const char* name) {
 void sleep_precisely() {
   prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
 }
+
+void use_standard_float_mode() { std::fesetenv(FE_DFL_ENV); }
 
 int usable_cores() {
   cpu_set_t cores;

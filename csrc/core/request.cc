@@ -24,7 +24,7 @@ Signature Signature::read(ByteReader& in) {
   signature.dtype = in.fixed<DType>();
   signature.device = in.fixed<DeviceKind>();
   signature.reduce = in.fixed<ReduceOp>();
-  signature.root = static_cast<std::int32_t>(in.signed_varint());
+  signature.root = in.signed_varint();
   signature.process_set = static_cast<std::int32_t>(in.signed_varint());
   signature.prescale = in.fixed<double>();
   signature.postscale = in.fixed<double>();

@@ -16,7 +16,7 @@ struct Signature {
   DType dtype = DType::kFloat32;
   DeviceKind device = DeviceKind::kHost;
   ReduceOp reduce = ReduceOp::kSum;
-  std::int32_t root = 0;
+  std::int64_t root = 0;
   std::int32_t process_set = 0;
   double prescale = 1.0;
   double postscale = 1.0;

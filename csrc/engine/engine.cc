@@ -76,6 +76,7 @@ void Engine::leave() {
 void Engine::run() {
   name_this_thread("hora-engine");
   sleep_precisely();
+  use_standard_float_mode();
   try {
     run_until_departure();
     depart(*exchange_.departure);

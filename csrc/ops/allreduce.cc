@@ -1,4 +1,4 @@
-#include <cstring>
+#include <cmath>
 
 #include "base/error.h"
 #include "collectives/convert.h"
@@ -45,6 +45,9 @@ void check_allreduce(const Submission& submission, int) {
   const Signature& signature = submission.request.signature;
   if (signature.reduce == ReduceOp::kAdasum)
     raise(ErrorKind::kInvalidArgument, "op Adasum is not available yet");
+  if (std::isnan(signature.prescale) || std::isnan(signature.postscale)) {
+    raise(ErrorKind::kInvalidArgument, "prescale_factor and postscale_factor must be numbers, not NaN");
+  }
   if (signature.dtype != DType::kBool) return;
   if (signature.reduce == ReduceOp::kAverage) {
     raise(ErrorKind::kInvalidArgument,

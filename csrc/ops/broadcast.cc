@@ -38,14 +38,14 @@ void broadcast_packed(const HostCall& call, int root) {
 }  // namespace
 
 void check_broadcast(const Submission& submission, int size) {
-  const std::int32_t root = submission.request.signature.root;
+  const std::int64_t root = submission.request.signature.root;
   if (root < 0 || root >= size) {
     raise(ErrorKind::kInvalidArgument, "root_rank {} is not one of the ranks 0 to {}", root, size - 1);
   }
 }
 
 void broadcast_on_host(const HostCall& call) {
-  const int root = call.group.index_of(call.batch.signature().root);
+  const int root = call.group.index_of(static_cast<int>(call.batch.signature().root));
   if (call.tensors.size() > 1) return broadcast_packed(call, root);
   const Submission& tensor = *call.tensors[0];
   if (call.group.rank() == root) copy_to_output(tensor);

@@ -1,0 +1,105 @@
+"""Hora: collective communication for data-parallel deep learning.
+
+This package works on NumPy arrays; ``hora.torch`` has the same functions for PyTorch and its
+``DistributedOptimizer``. Start several ranks with ``mpirun -np N python script.py``; under plain ``python``
+there is one rank.
+
+Examples
+--------
+>>> import hora, numpy as np
+>>> hora.init()
+>>> int(hora.allreduce(np.array(hora.rank()), op=hora.Max)) == hora.size() - 1
+True
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+
+try:
+    from hora import _core as _core
+except ImportError as error:
+    raise ImportError(
+        f"hora's extension module cannot be loaded ({error}); build it: `pip install .` in the source folder"
+    ) from error
+
+from hora._arguments import Adasum, Average, Max, Min, Product, ReduceOp, Sum
+from hora._handle import Handle
+from hora._objects import allgather_object, broadcast_object
+from hora._world import (
+    cross_rank,
+    cross_size,
+    init,
+    is_homogeneous,
+    is_initialized,
+    local_rank,
+    local_size,
+    rank,
+    shutdown,
+    size,
+)
+from hora.compression import Compressor
+from hora.errors import HorovodInternalError, NotInitializedError
+from hora.numpy import (
+    Compression,
+    allgather,
+    allgather_async,
+    allreduce,
+    allreduce_,
+    allreduce_async,
+    allreduce_async_,
+    barrier,
+    broadcast,
+    broadcast_,
+    broadcast_async,
+    broadcast_async_,
+    poll,
+    synchronize,
+)
+from hora.process_sets import global_process_set
+
+__all__ = [
+    "Adasum",
+    "Average",
+    "Compression",
+    "Compressor",
+    "Handle",
+    "HorovodInternalError",
+    "Max",
+    "Min",
+    "NotInitializedError",
+    "Product",
+    "ReduceOp",
+    "Sum",
+    "allgather",
+    "allgather_async",
+    "allgather_object",
+    "allreduce",
+    "allreduce_",
+    "allreduce_async",
+    "allreduce_async_",
+    "barrier",
+    "broadcast",
+    "broadcast_",
+    "broadcast_async",
+    "broadcast_async_",
+    "broadcast_object",
+    "cross_rank",
+    "cross_size",
+    "global_process_set",
+    "init",
+    "is_homogeneous",
+    "is_initialized",
+    "local_rank",
+    "local_size",
+    "poll",
+    "rank",
+    "shutdown",
+    "size",
+    "synchronize",
+]
+
+try:
+    __version__ = importlib.metadata.version("hora")
+except importlib.metadata.PackageNotFoundError:  # imported from a source tree that was never installed
+    __version__ = "0+unknown"

@@ -1,0 +1,100 @@
+"""``python -m hora``: what this installation can do, and the cure for what it cannot."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import os
+import platform
+import shutil
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+FRAMEWORKS = {"numpy": "numpy", "torch": "torch==2.13.0"}  # distribution: what pip is asked for
+APT = "apt-get install --no-install-recommends"
+
+
+class Line(NamedTuple):
+    """One row of the table; ``cure`` is a command, or empty where nothing is missing."""
+
+    part: str
+    state: str
+    cure: str = ""
+
+
+def version_line() -> Line:
+    try:
+        version = importlib.metadata.version("hora")
+    except importlib.metadata.PackageNotFoundError:
+        return Line("hora", "not installed, imported from its source", pip_install("-e ."))
+    return Line("hora", f"{version} ({Path(__file__).parent})")
+
+
+def load_core() -> tuple[ModuleType | None, Line]:
+    """Return the extension module, which is built when hora is installed, and its row."""
+    try:
+        return importlib.import_module("hora._core"), Line("core", "loaded")
+    except ImportError as error:
+        return None, Line("core", f"missing: {error}", f"in hora's source folder: {pip_install('.')}")
+
+
+def mpi_line(core: ModuleType | None) -> Line:
+    """Describe the MPI that the core finds; without the core it cannot be asked."""
+    if core is None:
+        return Line("mpi", "unknown until the core loads")
+    found, text = core.mpi_probe()
+    if not found:
+        return Line("mpi", f"missing, so size() is 1: {text}", f"{APT} libopenmpi-dev openmpi-bin")
+    return Line("mpi", text.strip().partition("\n")[0])
+
+
+def launcher_line() -> Line:
+    path = shutil.which("mpirun")
+    return Line("mpirun", path) if path else Line("mpirun", "missing: not on PATH", f"{APT} openmpi-bin")
+
+
+def cores_line() -> Line:
+    """Count the cores of this process: bound to one, its script and hora's thread take turns on it."""
+    mine, all_cores = len(os.sched_getaffinity(0)), os.cpu_count() or 1
+    if mine == 1 < all_cores:
+        return Line("cores", f"bound to 1 of {all_cores}", "mpirun --bind-to none ...")
+    return Line("cores", str(mine))
+
+
+def framework_line(distribution: str) -> Line:
+    """Look at installed metadata only: importing a framework can take seconds."""
+    try:
+        return Line(distribution, importlib.metadata.version(distribution))
+    except importlib.metadata.PackageNotFoundError:
+        return Line(distribution, "missing: not installed", pip_install(FRAMEWORKS[distribution]))
+
+
+def pip_install(what: str) -> str:
+    return f"{sys.executable} -m pip install {what}"
+
+
+def main() -> int:
+    """Print the table; the exit status is 1 where hora's core does not load."""
+    core, core_line = load_core()
+    lines = [
+        version_line(),
+        Line("python", f"{platform.python_version()} ({sys.executable})"),
+        core_line,
+        mpi_line(core),
+        launcher_line(),
+        cores_line(),
+        Line("backend host", "yes" if core else "no: needs the core"),
+        Line("backend nccl", "no: not built yet"),
+        *(framework_line(name) for name in FRAMEWORKS),
+    ]
+    for line in lines:
+        print(f"{line.part:<13} {line.state}")
+        if line.cure:
+            print(f"{'':<13} -> {line.cure}")
+    return 0 if core else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,174 @@
+"""Starting and ending hora, and the ranks of the job."""
+
+from __future__ import annotations
+
+from hora import _core
+from hora._exit import process_exit
+
+__all__ = [
+    "cross_rank",
+    "cross_size",
+    "init",
+    "is_homogeneous",
+    "is_initialized",
+    "local_rank",
+    "local_size",
+    "rank",
+    "shutdown",
+    "size",
+]
+
+
+def init(comm: None = None, process_sets: None = None) -> None:
+    """Start hora in this process, together with all other ranks of the job.
+
+    Calling it again while hora runs does nothing; after :func:`shutdown` it starts anew.
+
+    Parameters
+    ----------
+    comm, process_sets : None
+        Part of Horovod's signature, not available yet.
+
+    Raises
+    ------
+    ValueError
+        If an argument is given that is not available yet, or an ``HORA_*`` setting is wrong.
+    RuntimeError
+        If the ranks cannot be connected; the message says why and what cures it.
+
+    Examples
+    --------
+    >>> import hora
+    >>> hora.init()
+    >>> hora.is_initialized()
+    True
+    """
+    for argument, value in (("comm", comm), ("process_sets", process_sets)):
+        if value is not None:
+            raise ValueError(f"init: {argument} is not available yet, leave it out: all ranks take part")
+    process_exit.arm()
+    _core.init()
+    process_exit.started()
+
+
+def shutdown() -> None:
+    """Leave the job; what other ranks still wait for from this one fails there. Harmless when called again.
+
+    Examples
+    --------
+    >>> import hora
+    >>> hora.init()
+    >>> hora.shutdown()
+    >>> hora.is_initialized()
+    False
+    """
+    _core.shutdown()
+
+
+def is_initialized() -> bool:
+    """Return whether hora runs in this process.
+
+    Examples
+    --------
+    >>> import hora
+    >>> hora.init()
+    >>> hora.is_initialized()
+    True
+    """
+    return _core.is_initialized()
+
+
+def rank() -> int:
+    """Return this process's number among all processes of the job, from 0.
+
+    Raises
+    ------
+    NotInitializedError
+        Before :func:`init`; this holds for all rank functions. It is a ``ValueError`` too.
+
+    Examples
+    --------
+    >>> import hora
+    >>> hora.init()
+    >>> 0 <= hora.rank() < hora.size()
+    True
+    """
+    return _core.rank()
+
+
+def size() -> int:
+    """Return the number of processes in the job: 1 unless started by ``mpirun``.
+
+    Examples
+    --------
+    >>> import hora
+    >>> hora.init()
+    >>> hora.size() >= 1
+    True
+    """
+    return _core.size()
+
+
+def local_rank() -> int:
+    """Return this process's number among the processes on its host; the usual choice of GPU.
+
+    Examples
+    --------
+    >>> import hora
+    >>> hora.init()
+    >>> 0 <= hora.local_rank() < hora.local_size()
+    True
+    """
+    return _core.local_rank()
+
+
+def local_size() -> int:
+    """Return the number of processes on this host.
+
+    Examples
+    --------
+    >>> import hora
+    >>> hora.init()
+    >>> hora.local_size() <= hora.size()
+    True
+    """
+    return _core.local_size()
+
+
+def cross_rank() -> int:
+    """Return the number of this host among the hosts that have a process of this local rank.
+
+    Examples
+    --------
+    >>> import hora
+    >>> hora.init()
+    >>> 0 <= hora.cross_rank() < hora.cross_size()
+    True
+    """
+    return _core.cross_rank()
+
+
+def cross_size() -> int:
+    """Return the number of hosts that have a process of this local rank.
+
+    Examples
+    --------
+    >>> import hora
+    >>> hora.init()
+    >>> hora.cross_size() <= hora.size()
+    True
+    """
+    return _core.cross_size()
+
+
+def is_homogeneous() -> bool:
+    """Return whether every host has the same number of processes.
+
+    Examples
+    --------
+    >>> import hora
+    >>> hora.init()
+    >>> isinstance(hora.is_homogeneous(), bool)
+    True
+    """
+    return _core.is_homogeneous()

@@ -1,0 +1,120 @@
+"""PyTorch tensors as seen by the collectives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from hora import _core
+from hora._adapter import Ref
+
+__all__ = ["TorchAdapter"]
+
+_CODES: dict[torch.dtype, int] = {getattr(torch, name): code for name, code in _core.DTYPES.items()}
+
+
+def require_tensor(value: object) -> torch.Tensor:
+    """Return a dense tensor in host memory; anything else is refused."""
+    if not isinstance(value, torch.Tensor):
+        raise TypeError(f"expected a torch.Tensor, not {type(value).__name__}")
+    if value.layout is not torch.strided:
+        raise ValueError("sparse tensors are not available yet; use a dense tensor")
+    if not value.is_cpu:
+        raise ValueError(f"tensors on {value.device} are not available yet; move it with .cpu()")
+    return value
+
+
+def has_repeated_elements(tensor: torch.Tensor) -> bool:
+    """Return whether one memory place is several elements, as in an expanded tensor."""
+    return any(tensor.stride(axis) == 0 and length > 1 for axis, length in enumerate(tensor.shape))
+
+
+class TorchAdapter:
+    """Adapter of PyTorch."""
+
+    def contiguous(self, tensor: torch.Tensor, writable: bool = False) -> torch.Tensor:
+        """Return the tensor itself, or a contiguous copy."""
+        source = require_tensor(tensor)
+        if source.is_contiguous() and not source.is_neg():
+            return source
+        if writable and has_repeated_elements(source):
+            raise ValueError("elements of the tensor share memory, no in-place result can be written to it")
+        return source.detach().resolve_neg().contiguous()
+
+    def to_ref(self, tensor: torch.Tensor) -> Ref:
+        """Describe the memory of a contiguous tensor."""
+        code = _CODES.get(tensor.dtype)
+        if code is None:
+            raise ValueError(f"tensors of {tensor.dtype} are not supported, only {', '.join(_core.DTYPES)}")
+        return tensor.data_ptr(), tensor.shape, code
+
+    def address(self, tensor: torch.Tensor) -> int:
+        """Return where the tensor's memory begins."""
+        return tensor.data_ptr()
+
+    def empty_like(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return a new tensor, not filled."""
+        return torch.empty_like(tensor, requires_grad=False)
+
+    def zeros_like(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return a new tensor of zeros."""
+        return torch.zeros_like(tensor)
+
+    def rows(self, tensor: torch.Tensor, start: int, stop: int) -> torch.Tensor:
+        """Return a part of the first dimension."""
+        return tensor[start:stop]
+
+    def copy_into(self, target: torch.Tensor, source: torch.Tensor) -> None:
+        """Copy values, keeping the target's strides."""
+        with torch.no_grad():
+            target.copy_(source)
+
+    def from_output(self, output: _core.Output, like: torch.Tensor) -> torch.Tensor:
+        """Wrap memory of the core."""
+        if 0 in output.shape:
+            return torch.empty(output.shape, dtype=like.dtype)
+        return torch.frombuffer(output, dtype=like.dtype).view(output.shape)
+
+    def dtype_name(self, tensor: torch.Tensor) -> str:
+        """Return PyTorch's name of the dtype, without its package."""
+        return str(tensor.dtype).rpartition(".")[2]
+
+    def cast(self, tensor: torch.Tensor, dtype: str) -> torch.Tensor:
+        """Convert to another dtype."""
+        return tensor.to(getattr(torch, dtype))
+
+    def differentiable(self, tensor: torch.Tensor) -> bool:
+        """Return whether autograd records operations on the tensor."""
+        return getattr(tensor, "requires_grad", False) and torch.is_grad_enabled()
+
+    def record(
+        self,
+        tensor: torch.Tensor,
+        forward: Callable[[torch.Tensor], torch.Tensor],
+        backward: Callable[[torch.Tensor], torch.Tensor],
+    ) -> torch.Tensor:
+        """Run as one operation of autograd."""
+        result: torch.Tensor = Recorded.apply(tensor, forward, backward)  # type: ignore[no-untyped-call]
+        return result
+
+
+class Recorded(torch.autograd.Function):
+    """A collective as an operation of autograd."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        tensor: torch.Tensor,
+        forward: Callable[[torch.Tensor], torch.Tensor],
+        backward: Callable[[torch.Tensor], torch.Tensor],
+    ) -> torch.Tensor:
+        """Run the collective and keep its gradient rule."""
+        ctx.rule = backward
+        return forward(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        """Apply the gradient rule."""
+        return ctx.rule(gradients[0]), None, None
