@@ -35,7 +35,7 @@ constexpr const char* kForked =
 
 std::shared_ptr<Session> start_session() {
   const Settings settings = read_settings(process_environment);
-  auto transport = open_transport(settings, process_environment);
+  auto transport = open_transport(settings, process_environment, shutdown_default_session);
   configure_log(settings.log_level, transport->topology().rank());
   return std::make_shared<Session>(std::move(transport), settings);
 }

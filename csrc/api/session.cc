@@ -1,5 +1,8 @@
 #include "api/session.h"
 
+#include <fmt/format.h>
+
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -33,7 +36,7 @@ Submission to_submission(Call call) {
 
 void warn_about_binding(const Topology& topology) {
   if (topology.size() == 1 || usable_cores() > 1 || std::thread::hardware_concurrency() < 2) return;
-  log().warn(
+  log_warning(
       "this rank may run on one core only, which its main thread and hora's background thread have to share; "
       "start with "
       "'mpirun --bind-to none'");

@@ -1,10 +1,9 @@
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <stdexcept>
 #include <string>
-#include <utility>
 
 namespace hora {
 
@@ -26,9 +25,11 @@ class Error : public std::runtime_error {
   ErrorKind kind_;
 };
 
+[[noreturn]] void raise_formatted(ErrorKind kind, fmt::string_view format, fmt::format_args args);
+
 template <typename... Args>
 [[noreturn]] void raise(ErrorKind kind, fmt::format_string<Args...> format, Args&&... args) {
-  throw Error(kind, fmt::format(format, std::forward<Args>(args)...));
+  raise_formatted(kind, format, fmt::make_format_args(args...));
 }
 
 }  // namespace hora

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 #include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
 
 #include <memory>
 
 namespace hora {
+namespace {
 
 spdlog::logger& log() {
   // Never destroyed: threads of a session may still log while the process ends.
@@ -18,6 +20,11 @@ spdlog::logger& log() {
   }();
   return *logger;
 }
+
+}  // namespace
+
+void log_warning(std::string_view text) { log().warn(text); }
+void log_error(std::string_view text) { log().error(text); }
 
 void configure_log(const std::string& level, int rank) {
   log().set_level(spdlog::level::from_str(level));

@@ -1,13 +1,14 @@
 #pragma once
 
-#include <spdlog/spdlog.h>
-
 #include <string>
+#include <string_view>
 
 namespace hora {
 
-/// The library's logger; writes to stderr. Before `configure_log` it reports warnings and worse.
-spdlog::logger& log();
+// The library's log, on stderr. Before `configure_log` it shows warnings and errors.
+
+void log_warning(std::string_view text);
+void log_error(std::string_view text);
 
 /// Sets the level (`trace`, `debug`, `info`, `warning`, `error`, `off`) and the rank shown on each line.
 void configure_log(const std::string& level, int rank);

@@ -209,14 +209,14 @@ void Engine::depart(const Departure& departure) {
 
 void Engine::fail(const Failure& failure) {
   const bool is_own = failure.rank == topology().rank();
-  if (is_own) log().error("this rank cannot go on: {}", failure.reason);
+  if (is_own) log_error(fmt::format("this rank cannot go on: {}", failure.reason));
   abandon_mpi();
   try {
     exchange_.fail(failure);
     const TimePoint deadline = Clock::now() + kFailureFlushDeadline;
     while (!transport_->flushed() && Clock::now() < deadline) std::this_thread::yield();
   } catch (const std::exception& error) {
-    log().error("the other ranks could not be told: {}", error.what());
+    log_error(fmt::format("the other ranks could not be told: {}", error.what()));
   }
   end(Error(ErrorKind::kSessionFailed,
             is_own ? failure.reason : fmt::format("rank {} failed: {}", failure.rank, failure.reason)));

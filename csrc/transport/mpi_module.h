@@ -12,7 +12,8 @@ namespace hora {
 /// that everything else works where there is no MPI.
 struct MpiModule {
   /// Uses MPI as it is or initialises it, and connects all ranks of MPI_COMM_WORLD. Throws Error(kStartup).
-  std::unique_ptr<Transport> (*open)(const std::vector<int>& host_split);
+  /// `before_finalize` is called when MPI is about to be finalised, by whomever; MPI still works then.
+  std::unique_ptr<Transport> (*open)(const std::vector<int>& host_split, void (*before_finalize)());
   /// Whether this process has initialised MPI and not yet finalised it.
   bool (*is_active)();
   std::string (*version)();

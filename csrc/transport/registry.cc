@@ -70,7 +70,8 @@ const Loaded& mpi_module() {
 
 }  // namespace
 
-std::unique_ptr<Transport> open_transport(const Settings& settings, const Environment& environment) {
+std::unique_ptr<Transport> open_transport(const Settings& settings, const Environment& environment,
+                                          void (*before_finalize)()) {
   const std::optional<Launch> launch = detect_launch(environment);
   if (!launch && !mpi_is_loaded()) return make_local_transport();
 
@@ -84,7 +85,7 @@ std::unique_ptr<Transport> open_transport(const Settings& settings, const Enviro
   }
   if (!launch && !mpi.module->is_active()) return make_local_transport();
 
-  auto transport = mpi.module->open(settings.host_split);
+  auto transport = mpi.module->open(settings.host_split, before_finalize);
   const int size = transport->topology().size();
   if (launch && launch->size && *launch->size != size && launch->size.value() > 1) {
     raise(ErrorKind::kStartup,

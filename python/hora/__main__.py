@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.metadata
 import os
 import platform
 import shutil
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import NamedTuple
+
+from hora import _core
 
 FRAMEWORKS = {"numpy": "numpy", "torch": "torch==2.13.0"}  # distribution: what pip is asked for
 APT = "apt-get install --no-install-recommends"
@@ -32,22 +32,11 @@ def version_line() -> Line:
     return Line("hora", f"{version} ({Path(__file__).parent})")
 
 
-def load_core() -> tuple[ModuleType | None, Line]:
-    """Return the extension module, which is built when hora is installed, and its row."""
-    try:
-        return importlib.import_module("hora._core"), Line("core", "loaded")
-    except ImportError as error:
-        return None, Line("core", f"missing: {error}", f"in hora's source folder: {pip_install('.')}")
-
-
-def mpi_line(core: ModuleType | None) -> Line:
-    """Describe the MPI that the core finds; without the core it cannot be asked."""
-    if core is None:
-        return Line("mpi", "unknown until the core loads")
-    found, text = core.mpi_probe()
+def mpi_line() -> Line:
+    found, text = _core.mpi_probe()
     if not found:
         return Line("mpi", f"missing, so size() is 1: {text}", f"{APT} libopenmpi-dev openmpi-bin")
-    return Line("mpi", text.strip().partition("\n")[0])
+    return Line("mpi", text)
 
 
 def launcher_line() -> Line:
@@ -75,26 +64,28 @@ def pip_install(what: str) -> str:
     return f"{sys.executable} -m pip install {what}"
 
 
-def main() -> int:
-    """Print the table; the exit status is 1 where hora's core does not load."""
-    core, core_line = load_core()
+def main() -> None:
+    """Print what was found, then the settings."""
     lines = [
         version_line(),
         Line("python", f"{platform.python_version()} ({sys.executable})"),
-        core_line,
-        mpi_line(core),
+        mpi_line(),
         launcher_line(),
         cores_line(),
-        Line("backend host", "yes" if core else "no: needs the core"),
-        Line("backend nccl", "no: not built yet"),
+        Line("backend host", "yes"),
+        Line("backend nccl", "no: not part of this version"),
         *(framework_line(name) for name in FRAMEWORKS),
     ]
     for line in lines:
         print(f"{line.part:<13} {line.state}")
         if line.cure:
             print(f"{'':<13} -> {line.cure}")
-    return 0 if core else 1
+    print("\nSettings, read from the environment by init():")
+    for name, default, accepted, meaning in _core.SETTINGS:
+        value = os.environ.get(name)
+        print(f"{name:<22} {default or 'unset'}{f', here {value}' if value is not None else ''} ({accepted})")
+        print(f"{'':<22} {meaning}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

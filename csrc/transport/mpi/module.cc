@@ -71,11 +71,32 @@ void check_foreign_mpi() {
         level_name(level));
 }
 
+void (*before_finalize_hook)() = nullptr;
+
+/// MPI deletes the attributes of MPI_COMM_SELF first of all when it is finalised.
+void call_before_finalize(void (*hook)()) {
+  const bool is_registered = before_finalize_hook != nullptr;
+  before_finalize_hook = hook;
+  if (is_registered || hook == nullptr) return;
+  const auto on_delete = [](MPI_Comm, int, void*, void*) {
+    before_finalize_hook();
+    return MPI_SUCCESS;
+  };
+  int key = MPI_KEYVAL_INVALID;
+  check_mpi(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_delete, &key, nullptr),
+            "MPI_Comm_create_keyval");
+  check_mpi(MPI_Comm_set_attr(MPI_COMM_SELF, key, nullptr), "MPI_Comm_set_attr");
+}
+
 bool is_active() {
   return is_initialized() && !is_finalized();
 }
 
-std::unique_ptr<Transport> open(const std::vector<int>& host_split) {
+std::unique_ptr<Transport> open(const std::vector<int>& host_split, void (*before_finalize)()) {
+  if (own_mpi.abandoned) {
+    raise(ErrorKind::kStartup,
+          "hora failed in this process before, so MPI cannot be relied on; start the job again");
+  }
   if (is_finalized())
     raise(ErrorKind::kStartup, "MPI has been finalised in this process and cannot start again");
   if (!is_initialized()) {
@@ -83,6 +104,7 @@ std::unique_ptr<Transport> open(const std::vector<int>& host_split) {
   } else if (own_mpi.process != getpid()) {
     check_foreign_mpi();
   }
+  call_before_finalize(before_finalize);
   return std::make_unique<MpiTransport>(host_split);
 }
 

@@ -1,0 +1,43 @@
+# The set-up is part of every target; what is done already is not done again. See scripts/setup.sh.
+
+.DEFAULT_GOAL := help
+PYTHON_IN_VENV := .venv/bin/python
+
+.PHONY: help setup demo test lint bench cpp-test asan tsan clean
+
+help: ## show this list
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
+
+setup: ## Debian packages, .venv, pinned requirements, build
+	@scripts/setup.sh demo
+
+demo: ## train Fashion-MNIST on one process and on two ranks, print a table
+	@scripts/setup.sh demo
+	@$(PYTHON_IN_VENV) examples/demo.py
+
+test: ## every test; ends with one line "N passed, N failed"
+	@scripts/setup.sh test
+	@$(PYTHON_IN_VENV) tests/run.py
+
+bench: ## measure against raw MPI and Gloo
+	@scripts/setup.sh bench
+	@$(PYTHON_IN_VENV) benchmarks/run.py
+
+lint: ## clang-format, ruff, mypy, layers
+	@scripts/setup.sh lint
+	@scripts/lint.sh
+
+cpp-test: ## the C++ tests only
+	@scripts/setup.sh test
+	@ctest --preset dev
+
+asan: ## the C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@scripts/setup.sh test
+	@cmake --workflow --preset asan
+
+tsan: ## the C++ tests under ThreadSanitizer
+	@scripts/setup.sh test
+	@cmake --workflow --preset tsan
+
+clean: ## remove what was built (not .venv)
+	rm -rf build dist python/*.egg-info python/hora/*.so

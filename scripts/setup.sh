@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Sets hora up for one goal and does nothing that is already done:
+#
+#     scripts/setup.sh demo|test|bench|lint
+#
+# Debian packages, .venv, pinned Python requirements, editable install (which builds the C++ part), and for test and
+# bench their C++ programs. Every step prints one line; the full output is in build/setup.log.
+# PYTHON=/path/to/python3 chooses the interpreter of .venv.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source scripts/steps.sh
+source scripts/packages.sh
+source scripts/environment.sh
+
+goal="${1:-demo}"
+case "$goal" in
+    demo | test | bench | lint) ;;
+    *) echo "usage: scripts/setup.sh demo|test|bench|lint" >&2; exit 2 ;;
+esac
+
+ensure_packages_installable  # stops before anything is written
+open_log build/setup.log
+step "Debian packages" packages_present install_packages
+step "virtual environment .venv" environment_works create_environment
+step "Python requirements" requirements_current install_requirements base
+step "PyTorch" requirements_current install_torch torch
+case "$goal" in
+    test | bench) step "test requirements" requirements_current install_requirements test ;;
+    lint) step "lint requirements" requirements_current install_requirements lint ;;
+esac
+case "$goal" in
+    lint) ;;
+    *)
+        step "hora, editable install" hora_installed install_hora
+        step "C++ build" false build_cpp "$goal"
+        ;;
+esac

@@ -1,0 +1,144 @@
+#include "base/config.h"
+
+#include <gmock/gmock.h>
+
+#include <map>
+#include <string>
+
+#include "base/error.h"
+
+namespace hora {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Settings read(const std::map<std::string, std::string>& variables) {
+  return read_settings([&](std::string_view name) -> std::optional<std::string> {
+    const auto found = variables.find(std::string(name));
+    if (found == variables.end()) return std::nullopt;
+    return found->second;
+  });
+}
+
+struct BadValue {
+  std::string name;
+  std::string value;
+  std::string range;
+};
+
+class BadSetting : public testing::TestWithParam<BadValue> {};
+
+TEST_P(BadSetting, is_refused_with_name_value_and_range) {
+  const auto& [name, value, range] = GetParam();
+  try {
+    static_cast<void>(read({{name, value}}));
+    FAIL() << name << "=" << value << " was accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInvalidArgument);
+    EXPECT_EQ(error.what(), name + "=" + value + ": expected " + range);
+  }
+}
+
+std::vector<BadValue> bad_values() {
+  const std::string threshold = "0 to 2^40 bytes";
+  const std::string capacity = "0 to 2^31 names";
+  const std::string piece = "1 to 2^30 bytes";
+  const std::string split = "ranks per host, such as 3,2; their sum is the number of ranks";
+  const std::string level = "trace, debug, info, warning, error or off";
+  std::vector<BadValue> bad;
+  for (const char* value : {"", "-1", "+1", "1.5", "64M", " 1", "1 ", "0x10", "1099511627777", "99999999999999999999"})
+    bad.push_back({"HORA_FUSION_THRESHOLD", value, threshold});
+  for (const char* value : {"", "-1", "many", "2147483649"}) bad.push_back({"HORA_CACHE_CAPACITY", value, capacity});
+  for (const char* value : {"", "0", "-1", "1073741825"}) bad.push_back({"HORA_PIECE_BYTES", value, piece});
+  for (const char* value : {",", "3,", ",3", "3,,2", "0", "3,0", "3,-1", "3;2", "3, 2", "two"})
+    bad.push_back({"HORA_HOST_SPLIT", value, split});
+  for (const char* value : {"", "warn", "WARNING", "verbose", "2"}) bad.push_back({"HORA_LOG_LEVEL", value, level});
+  return bad;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, BadSetting, testing::ValuesIn(bad_values()));
+
+TEST(Config, an_empty_environment_gives_the_defaults) {
+  const Settings settings = read({});
+  EXPECT_EQ(settings.fusion_threshold, 33554432u);
+  EXPECT_EQ(settings.cache_capacity, 65536u);
+  EXPECT_EQ(settings.piece_bytes, 67108864u);
+  EXPECT_TRUE(settings.host_split.empty());
+  EXPECT_EQ(settings.log_level, "warning");
+}
+
+TEST(Config, the_documented_default_of_every_setting_is_the_default) {
+  std::map<std::string, std::string> documented;
+  for (const SettingInfo& row : setting_table()) documented[std::string(row.name)] = row.fallback;
+  const Settings settings = read(documented);
+  const Settings defaults;
+  EXPECT_EQ(settings.fusion_threshold, defaults.fusion_threshold);
+  EXPECT_EQ(settings.cache_capacity, defaults.cache_capacity);
+  EXPECT_EQ(settings.piece_bytes, defaults.piece_bytes);
+  EXPECT_EQ(settings.host_split, defaults.host_split);
+  EXPECT_EQ(settings.log_level, defaults.log_level);
+}
+
+TEST(Config, every_setting_is_documented) {
+  std::vector<std::string> names;
+  for (const SettingInfo& row : setting_table()) {
+    names.emplace_back(row.name);
+    EXPECT_FALSE(row.range.empty()) << row.name;
+    EXPECT_FALSE(row.meaning.empty()) << row.name;
+  }
+  EXPECT_THAT(names, ElementsAre("HORA_FUSION_THRESHOLD", "HORA_CACHE_CAPACITY", "HORA_PIECE_BYTES",
+                                 "HORA_HOST_SPLIT", "HORA_LOG_LEVEL"));
+}
+
+TEST(Config, each_setting_reaches_its_field) {
+  const Settings settings = read({{"HORA_FUSION_THRESHOLD", "1024"},
+                                  {"HORA_CACHE_CAPACITY", "17"},
+                                  {"HORA_PIECE_BYTES", "4096"},
+                                  {"HORA_HOST_SPLIT", "3,2"},
+                                  {"HORA_LOG_LEVEL", "debug"}});
+  EXPECT_EQ(settings.fusion_threshold, 1024u);
+  EXPECT_EQ(settings.cache_capacity, 17u);
+  EXPECT_EQ(settings.piece_bytes, 4096u);
+  EXPECT_THAT(settings.host_split, ElementsAre(3, 2));
+  EXPECT_EQ(settings.log_level, "debug");
+}
+
+TEST(Config, the_ends_of_each_range_are_accepted) {
+  EXPECT_EQ(read({{"HORA_FUSION_THRESHOLD", "0"}}).fusion_threshold, 0u);
+  EXPECT_EQ(read({{"HORA_FUSION_THRESHOLD", "1099511627776"}}).fusion_threshold, std::uint64_t{1} << 40);
+  EXPECT_EQ(read({{"HORA_CACHE_CAPACITY", "0"}}).cache_capacity, 0u);
+  EXPECT_EQ(read({{"HORA_CACHE_CAPACITY", "2147483648"}}).cache_capacity, std::uint64_t{1} << 31);
+  EXPECT_EQ(read({{"HORA_PIECE_BYTES", "1"}}).piece_bytes, 1u);
+  EXPECT_EQ(read({{"HORA_PIECE_BYTES", "1073741824"}}).piece_bytes, std::uint64_t{1} << 30);
+}
+
+TEST(Config, every_log_level_is_accepted) {
+  for (const char* level : {"trace", "debug", "info", "warning", "error", "off"})
+    EXPECT_EQ(read({{"HORA_LOG_LEVEL", level}}).log_level, level);
+}
+
+TEST(Config, a_host_split_of_one_host_is_accepted) {
+  EXPECT_THAT(read({{"HORA_HOST_SPLIT", "4"}}).host_split, ElementsAre(4));
+}
+
+TEST(Config, an_empty_host_split_means_none) { EXPECT_TRUE(read({{"HORA_HOST_SPLIT", ""}}).host_split.empty()); }
+
+TEST(Config, variables_that_are_not_ours_are_not_read) {
+  std::vector<std::string> asked;
+  static_cast<void>(read_settings([&](std::string_view name) -> std::optional<std::string> {
+    asked.emplace_back(name);
+    return std::nullopt;
+  }));
+  EXPECT_THAT(asked, testing::Each(testing::StartsWith("HORA_")));
+}
+
+TEST(Config, a_variable_that_is_not_set_is_told_from_an_empty_one) {
+  ::setenv("HORA_TEST_VARIABLE", "", 1);
+  EXPECT_EQ(process_environment("HORA_TEST_VARIABLE"), "");
+  ::unsetenv("HORA_TEST_VARIABLE");
+  EXPECT_EQ(process_environment("HORA_TEST_VARIABLE"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace hora

@@ -1,0 +1,339 @@
+#include "negotiation/negotiator.h"
+
+#include <gmock/gmock.h>
+
+#include "base/error.h"
+#include "negotiation/mismatch.h"
+#include "support/virtual_job.h"
+
+namespace hora::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+/// Five ranks on two hosts: 0 is the parent of 1, 2 and 3, which is the parent of 4.
+const JobShape kTwoHosts{{3, 2}, 16};
+
+void submit_everywhere(VirtualJob& job, const Request& request) {
+  for (int rank = 0; rank < job.size(); ++rank) job.submit(rank, request);
+}
+
+Request with_shape_on(const Request& request, int rank, int odd_rank, Shape shape) {
+  return rank == odd_rank ? named_request(request.key.name, std::move(shape)) : request;
+}
+
+TEST(Negotiator, a_lone_rank_agrees_with_itself) {
+  VirtualJob job({{1}, 16}, negotiator_options());
+  job.submit(0, named_request("x"));
+  job.settle();
+  EXPECT_THAT(describe_batches(job.batches(0)), ElementsAre("allreduce 'x' float32[2] #1"));
+  EXPECT_EQ(job.messages(), 0u);
+}
+
+TEST(Negotiator, a_tensor_comes_out_on_all_ranks_once_all_have_announced_it) {
+  VirtualJob job(kTwoHosts, negotiator_options());
+  for (int rank = 0; rank < 5; ++rank) {
+    job.settle();
+    EXPECT_THAT(job.batches(0), IsEmpty()) << "before rank " << rank << " has announced it";
+    job.submit(rank, named_request("x"));
+  }
+  job.settle();
+  for (int rank = 0; rank < 5; ++rank)
+    EXPECT_THAT(describe_batches(job.batches(rank)), ElementsAre("allreduce 'x' float32[2] #1"));
+}
+
+TEST(Negotiator, what_is_ready_together_is_planned_together) {
+  VirtualJob job(kTwoHosts, negotiator_options());
+  for (const char* name : {"a", "b", "c"}) submit_everywhere(job, named_request(name));
+  job.settle();
+  EXPECT_EQ(job.batches(4).size(), 1u);
+  EXPECT_EQ(job.batches(4).front().entries.size(), 3u);
+}
+
+TEST(Negotiator, one_tensor_costs_one_message_up_and_one_down_per_edge) {
+  VirtualJob job({{40}, 3}, negotiator_options());
+  submit_everywhere(job, named_request("x"));
+  job.settle();
+  EXPECT_EQ(job.messages(), 2u * 39);
+}
+
+TEST(Negotiator, from_the_second_round_on_a_tensor_costs_a_few_bytes) {
+  VirtualJob job(kTwoHosts, negotiator_options());
+  const std::string long_name(200, 'n');
+  submit_everywhere(job, named_request(long_name, {2, 3, 4}));
+  job.settle();
+  const std::uint64_t first_round = job.message_bytes();
+  EXPECT_GT(first_round, 8u * 200);
+  submit_everywhere(job, named_request(long_name, {2, 3, 4}));
+  job.settle();
+  EXPECT_LE(job.message_bytes() - first_round, 8u * 12);
+  EXPECT_EQ(job.batches(4).back().entries.front().key.name, long_name);
+}
+
+TEST(Negotiator, with_capacity_0_the_description_travels_every_time) {
+  VirtualJob job(kTwoHosts, negotiator_options(1000, 0));
+  submit_everywhere(job, named_request("x"));
+  job.settle();
+  const std::uint64_t first_round = job.message_bytes();
+  submit_everywhere(job, named_request("x"));
+  job.settle();
+  EXPECT_EQ(job.message_bytes(), 2 * first_round);
+  EXPECT_EQ(job.batches(3).back().entries.front().id, 0u);
+}
+
+TEST(Negotiator, beyond_the_capacity_further_tensors_work_without_an_id) {
+  for (const std::uint64_t capacity : {1, 2}) {
+    VirtualJob job(kTwoHosts, negotiator_options(0, capacity));
+    for (int round = 0; round < 3; ++round) {
+      for (const char* name : {"a", "b", "c"}) submit_everywhere(job, named_request(name));
+      job.settle();
+    }
+    ASSERT_EQ(job.batches(4).size(), 9u);
+    for (const Batch& batch : job.batches(4)) {
+      const BatchEntry& entry = batch.entries.front();
+      EXPECT_EQ(entry.id, static_cast<std::uint64_t>(entry.key.name[0] - 'a') < capacity ? entry.key.name[0] - 'a' + 1u : 0u);
+    }
+    EXPECT_EQ(job.at(4).cache().size(), capacity);
+  }
+}
+
+TEST(Negotiator, a_changed_shape_gets_a_further_id_and_the_old_one_stays) {
+  VirtualJob job(kTwoHosts, negotiator_options());
+  for (const std::int64_t extent : {2, 3, 2, 3}) {
+    submit_everywhere(job, named_request("x", {extent}));
+    job.settle();
+  }
+  EXPECT_THAT(describe_batches(job.batches(4)),
+              ElementsAre("allreduce 'x' float32[2] #1", "allreduce 'x' float32[3] #2", "allreduce 'x' float32[2] #1",
+                          "allreduce 'x' float32[3] #2"));
+}
+
+TEST(Negotiator, unnamed_calls_are_paired_by_number_and_share_an_id) {
+  VirtualJob job(kTwoHosts, negotiator_options(0));
+  for (int rank = 0; rank < 5; ++rank) {
+    const bool backwards = rank % 2 == 1;
+    for (const std::uint64_t number : {backwards ? 3 : 1, 2, backwards ? 1 : 3}) job.submit(rank, unnamed_request(number));
+  }
+  job.settle();
+  EXPECT_THAT(describe_batches(job.batches(4)),
+              ::testing::UnorderedElementsAre("allreduce unnamed call 1 float32[2] #1",
+                                              "allreduce unnamed call 2 float32[2] #1",
+                                              "allreduce unnamed call 3 float32[2] #1"));
+}
+
+TEST(Negotiator, a_mismatch_is_an_error_on_all_ranks_that_names_each) {
+  for (int odd_rank = 0; odd_rank < 5; ++odd_rank) {
+    VirtualJob job(kTwoHosts, negotiator_options());
+    for (int rank = 0; rank < 5; ++rank) job.submit(rank, with_shape_on(named_request("x"), rank, odd_rank, {7}));
+    job.settle();
+    std::vector<int> others{0, 1, 2, 3, 4};
+    std::erase(others, odd_rank);
+    const std::string expected =
+        fmt::format("allreduce 'x': rank {} sent float32[7], ranks {} sent float32[2]", odd_rank, RankSet(others).to_string());
+    for (int rank = 0; rank < 5; ++rank) {
+      ASSERT_EQ(job.batches(rank).size(), 1u);
+      EXPECT_EQ(job.batches(rank).front().error, expected);
+    }
+  }
+}
+
+TEST(Negotiator, a_rank_that_changes_a_cached_tensor_is_told_from_those_that_do_not) {
+  for (int odd_rank = 0; odd_rank < 5; ++odd_rank) {
+    VirtualJob job(kTwoHosts, negotiator_options());
+    submit_everywhere(job, named_request("x"));
+    job.settle();
+    for (int rank = 0; rank < 5; ++rank) job.submit(rank, with_shape_on(named_request("x"), rank, odd_rank, {7}));
+    job.settle();
+    EXPECT_THAT(job.batches(2).back().error, HasSubstr(fmt::format("rank {} sent float32[7]", odd_rank)));
+    EXPECT_EQ(job.batches(2).back().error, job.batches(4).back().error);
+  }
+}
+
+TEST(Negotiator, two_cached_shapes_of_one_tensor_do_not_match) {
+  VirtualJob job(kTwoHosts, negotiator_options());
+  for (const std::int64_t extent : {2, 7}) {
+    submit_everywhere(job, named_request("x", {extent}));
+    job.settle();
+  }
+  for (int rank = 0; rank < 5; ++rank) job.submit(rank, with_shape_on(named_request("x"), rank, 4, {7}));
+  job.settle();
+  EXPECT_EQ(job.batches(3).back().error, "allreduce 'x': rank 4 sent float32[7], ranks 0-3 sent float32[2]");
+}
+
+TEST(Negotiator, after_a_mismatch_the_next_correct_round_works) {
+  VirtualJob job(kTwoHosts, negotiator_options());
+  for (int rank = 0; rank < 5; ++rank) job.submit(rank, with_shape_on(named_request("x"), rank, 3, {7}));
+  job.settle();
+  submit_everywhere(job, named_request("x"));
+  job.settle();
+  EXPECT_EQ(job.batches(4).back().error, "");
+  EXPECT_EQ(describe_batches(job.batches(4)).back(), "allreduce 'x' float32[2] #1");
+}
+
+TEST(Negotiator, an_error_waits_for_all_ranks_like_any_batch) {
+  VirtualJob job(kTwoHosts, negotiator_options());
+  for (int rank = 0; rank < 4; ++rank) job.submit(rank, with_shape_on(named_request("x"), rank, 0, {7}));
+  job.settle();
+  EXPECT_THAT(job.batches(0), IsEmpty());
+  job.submit(4, named_request("x"));
+  job.settle();
+  EXPECT_THAT(job.batches(0).front().error, HasSubstr("rank 0 sent float32[7]"));
+}
+
+TEST(Negotiator, a_refused_call_is_an_error_everywhere_with_its_reason) {
+  VirtualJob job(kTwoHosts, negotiator_options());
+  Request refused = named_request("x");
+  refused.signature.refusal = "no complex numbers";
+  for (int rank = 0; rank < 5; ++rank) job.submit(rank, rank == 4 ? refused : named_request("x"));
+  job.settle();
+  for (int rank = 0; rank < 5; ++rank) {
+    EXPECT_EQ(job.batches(rank).front().error,
+              "allreduce 'x': rank 4 refused the call (no complex numbers), ranks 0-3 sent float32[2]");
+  }
+}
+
+TEST(Negotiator, a_call_that_every_rank_refused_alike_is_an_error) {
+  VirtualJob job(kTwoHosts, negotiator_options());
+  Request refused = named_request("x");
+  refused.signature.refusal = "no";
+  submit_everywhere(job, refused);
+  job.settle();
+  EXPECT_EQ(job.batches(1).front().error, "allreduce 'x': ranks 0-4 refused the call (no)");
+}
+
+TEST(Negotiator, different_ops_under_one_name_are_an_error) {
+  VirtualJob job(kTwoHosts, negotiator_options());
+  Request gather = named_request("x");
+  gather.signature.op = OpKind::kAllgather;
+  for (int rank = 0; rank < 5; ++rank) job.submit(rank, rank < 2 ? gather : named_request("x"));
+  job.settle();
+  EXPECT_EQ(job.batches(3).front().error,
+            "tensor 'x': ranks 0,1 sent allgather float32[2], ranks 2-4 sent allreduce float32[2]");
+}
+
+TEST(Negotiator, an_error_does_not_hold_up_what_is_ready_with_it) {
+  VirtualJob job(kTwoHosts, negotiator_options());
+  for (int rank = 0; rank < 5; ++rank) {
+    job.submit(rank, with_shape_on(named_request("bad"), rank, 2, {7}));
+    job.submit(rank, named_request("good"));
+  }
+  job.settle();
+  ASSERT_EQ(job.batches(4).size(), 2u);
+  EXPECT_EQ(job.batches(4).front().error, "");
+  EXPECT_NE(job.batches(4).back().error, "");
+}
+
+TEST(Negotiator, a_plan_is_relayed_in_the_same_step_in_which_it_comes_out) {
+  Negotiator relay(Tree(Topology::split(3, 5, kTwoHosts.ranks_per_host), 16), negotiator_options());
+  Plan plan;
+  plan.batches.push_back({{{{"x", 0}, named_request("x").signature, 1}}, 1, ""});
+  const Bytes message = encode(plan, 1);
+  relay.on_message(0, message);
+  const Negotiator::Outputs outputs = relay.take_outputs();
+  ASSERT_EQ(outputs.messages.size(), 1u);
+  EXPECT_EQ(outputs.messages.front().peer, 4);
+  EXPECT_EQ(outputs.messages.front().message, message);
+  EXPECT_EQ(outputs.plans.size(), 1u);
+}
+
+TEST(Negotiator, a_leaving_rank_ends_the_sequence_everywhere) {
+  for (int leaver = 0; leaver < 5; ++leaver) {
+    VirtualJob job(kTwoHosts, negotiator_options());
+    submit_everywhere(job, named_request("agreed"));
+    job.submit(0, named_request("pending"));
+    job.leave(leaver, "it was shut down");
+    job.settle();
+    for (int rank = 0; rank < 5; ++rank) {
+      ASSERT_TRUE(job.departure(rank).has_value());
+      EXPECT_EQ(job.departure(rank)->rank, leaver);
+      EXPECT_EQ(job.departure(rank)->reason, "it was shut down");
+      EXPECT_EQ(job.batches(rank).size(), 1u) << "rank " << rank;
+    }
+  }
+}
+
+TEST(Negotiator, of_several_leaving_ranks_all_hear_of_the_same_one) {
+  VirtualJob job(kTwoHosts, negotiator_options());
+  for (int rank = 0; rank < 5; ++rank) job.leave(rank, "it was shut down");
+  job.settle();
+  for (int rank = 0; rank < 5; ++rank) EXPECT_EQ(job.departure(rank)->rank, job.departure(0)->rank);
+}
+
+TEST(Negotiator, after_a_departure_nothing_is_announced_or_planned) {
+  VirtualJob job(kTwoHosts, negotiator_options());
+  job.leave(4, "it was shut down");
+  job.settle();
+  const std::uint64_t messages = job.messages();
+  submit_everywhere(job, named_request("late"));
+  for (int rank = 0; rank < 5; ++rank) job.leave(rank, "late");
+  job.settle();
+  EXPECT_EQ(job.messages(), messages);
+  for (int rank = 0; rank < 5; ++rank) EXPECT_THAT(job.batches(rank), IsEmpty());
+}
+
+TEST(Negotiator, neighbours_are_gone_when_each_has_said_goodbye) {
+  VirtualJob job(kTwoHosts, negotiator_options());
+  job.leave(1, "it was shut down");
+  job.settle();
+  for (int rank = 0; rank < 5; ++rank) EXPECT_FALSE(job.at(rank).neighbours_gone());
+  for (int rank = 0; rank < 5; ++rank) job.say_goodbye(rank);
+  job.settle();
+  for (int rank = 0; rank < 5; ++rank) EXPECT_TRUE(job.at(rank).neighbours_gone());
+}
+
+TEST(Negotiator, a_failure_reaches_every_rank_from_anywhere) {
+  for (int failing = 0; failing < 5; ++failing) {
+    VirtualJob job(kTwoHosts, negotiator_options());
+    job.fail(failing, "out of memory");
+    job.settle();
+    for (int rank = 0; rank < 5; ++rank) {
+      ASSERT_TRUE(job.failure(rank).has_value());
+      EXPECT_EQ(job.failure(rank)->rank, failing);
+      EXPECT_EQ(job.failure(rank)->reason, "out of memory");
+    }
+  }
+}
+
+TEST(Negotiator, the_flood_of_a_failure_ends_after_one_message_per_edge_and_direction) {
+  VirtualJob job({{3, 2, 4}, 2}, negotiator_options());
+  job.fail(5, "out of memory");
+  job.settle();
+  EXPECT_LE(job.messages(), 2u * 8);
+}
+
+TEST(Negotiator, nothing_is_planned_after_a_failure) {
+  VirtualJob job(kTwoHosts, negotiator_options());
+  job.fail(4, "out of memory");
+  job.settle();
+  submit_everywhere(job, named_request("late"));
+  job.settle();
+  EXPECT_FALSE(job.at(0).can_cut());
+  for (int rank = 0; rank < 5; ++rank) EXPECT_THAT(job.batches(rank), IsEmpty());
+}
+
+TEST(Negotiator, an_announcement_from_a_rank_that_is_no_child_is_an_error) {
+  Negotiator root(Tree(Topology::split(0, 5, {3, 2}), 16), negotiator_options());
+  const Bytes message = encode(std::vector<Announcement>{{{"x", 0}, 0, {{Signature{}, {}}}}});
+  EXPECT_THROW(root.on_message(4, message), Error);
+}
+
+TEST(Negotiator, a_message_of_no_known_kind_is_an_error) {
+  Negotiator root(Tree(Topology::split(0, 2, {2}), 16), negotiator_options());
+  EXPECT_THROW(root.on_message(1, Bytes{std::byte{99}}), Error);
+  EXPECT_THROW(root.on_message(1, Bytes{}), Error);
+}
+
+TEST(Negotiator, only_the_root_cuts_and_only_when_something_is_ready) {
+  VirtualJob job(kTwoHosts, negotiator_options());
+  EXPECT_FALSE(job.at(0).can_cut());
+  submit_everywhere(job, named_request("x"));
+  std::mt19937 random;
+  while (job.deliver(random)) continue;
+  EXPECT_TRUE(job.at(0).can_cut());
+  for (int rank = 1; rank < 5; ++rank) EXPECT_FALSE(job.at(rank).can_cut());
+}
+
+}  // namespace
+}  // namespace hora::testing

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "transport/transport.h"
+
+namespace hora::testing {
+
+/// Passes every call on to another transport; a test overrides what it wants to disturb.
+class ForwardingTransport : public Transport {
+ public:
+  explicit ForwardingTransport(std::unique_ptr<Transport> inner) : inner_(std::move(inner)) {}
+
+  [[nodiscard]] std::string_view name() const override { return inner_->name(); }
+  [[nodiscard]] const Topology& topology() const override { return inner_->topology(); }
+  void post(int peer, Bytes message) override { inner_->post(peer, std::move(message)); }
+  [[nodiscard]] bool receive(Incoming& incoming) override { return inner_->receive(incoming); }
+  [[nodiscard]] bool flushed() override { return inner_->flushed(); }
+  [[nodiscard]] Ticket send(int peer, int tag, std::span<const std::byte> data) override {
+    return inner_->send(peer, tag, data);
+  }
+  [[nodiscard]] Ticket recv(int peer, int tag, std::span<std::byte> data) override {
+    return inner_->recv(peer, tag, data);
+  }
+  [[nodiscard]] bool done(Ticket& ticket) override { return inner_->done(ticket); }
+  void sleep(Duration at_most) override { inner_->sleep(at_most); }
+  [[nodiscard]] bool notices_arrivals() const override { return inner_->notices_arrivals(); }
+  void wake() override { inner_->wake(); }
+
+ private:
+  std::unique_ptr<Transport> inner_;
+};
+
+}  // namespace hora::testing

@@ -1,0 +1,186 @@
+"""Installing with one plain command: what is built works, and what cannot be built says why."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from harness.mpirun import run_script
+
+ROOT = Path(__file__).parents[2]
+BUILD_TOOLS = ("setuptools", "_distutils_hack", "wheel", "pybind11", "packaging", "numpy", "cloudpickle")
+NOT_SOURCES = (".git", "build", "dist", ".venv", "*.so", "__pycache__", "*.egg-info", ".*_cache")
+
+
+def site_packages(name: str) -> Path | None:
+    """Return the folder that holds an installed package of this interpreter."""
+    return next((Path(folder) for folder in sys.path if (Path(folder) / name).exists()), None)
+
+
+def lend(venv: Path, packages: Sequence[str]) -> None:
+    """Make installed packages of this interpreter visible in `venv`, and no others."""
+    target = next((venv / "lib").glob("python3*/site-packages"))
+    for name in packages:
+        folder = site_packages(name)
+        for pattern in (name, f"{name}-*.dist-info", f"{name}.libs") if folder else ():
+            for found in folder.glob(pattern):
+                if not (target / found.name).exists():
+                    (target / found.name).symlink_to(found)
+
+
+def pip_install(venv: Path, source: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the plain command, kept from the network: what it needs is there already."""
+    command = [
+        venv / "bin" / "python",
+        "-m",
+        "pip",
+        "install",
+        "--no-build-isolation",
+        "--no-index",
+        "--no-deps",
+        "-v",
+        ".",
+    ]
+    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "HORA_BUILD_DIR")}
+    return subprocess.run(
+        command, cwd=source, env={**kept, **environment}, capture_output=True, text=True, timeout=300
+    )
+
+
+def copy_sources(target: Path) -> Path:
+    shutil.copytree(ROOT, target, ignore=shutil.ignore_patterns(*NOT_SOURCES))
+    return target
+
+
+def make_venv(folder: Path) -> Path:
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=120)
+    pip = next((folder / "lib").glob("python3*/site-packages"))
+    shutil.rmtree(pip / "setuptools", ignore_errors=True)
+    lend(folder, BUILD_TOOLS)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_venv(tmp_path_factory.mktemp("venv"))
+
+
+@pytest.fixture(scope="module")
+def installed(venv: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment without PyTorch into which Hora was installed."""
+    result = pip_install(venv, copy_sources(tmp_path_factory.mktemp("sources") / "hora"))
+    assert result.returncode == 0, f"{result.stdout[-5000:]}\n{result.stderr[-3000:]}"
+    return venv
+
+
+def python(venv: Path, script: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return subprocess.run(
+        [venv / "bin" / "python", "-c", script],
+        env=environment,
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.mark.timeout(300)
+def test_front_end_without_its_framework_says_how_to_get_it(installed: Path) -> None:
+    result = python(installed, "import hora.torch")
+    assert result.returncode != 0
+    last = result.stderr.strip().splitlines()[-1]
+    assert last.startswith("ImportError")
+    assert "PyTorch" in last and "pip install torch" in last
+    assert python(installed, "import hora; hora.init(); print(hora.size())").stdout.strip() == "1"
+
+
+def test_diagnosis_names_what_is_missing(installed: Path) -> None:
+    result = subprocess.run(
+        [installed / "bin" / "python", "-m", "hora"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd="/",
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+    )
+    assert result.returncode == 0, result.stderr
+    assert "Open MPI" in result.stdout
+    assert "pip install torch" in result.stdout
+
+
+def test_two_ranks_without_a_framework(installed: Path) -> None:
+    script = """
+import numpy, hora
+hora.init()
+print(hora.allreduce(numpy.array([hora.rank() + 1.0]), op=hora.Sum), hora.__file__, flush=True)
+"""
+    ending = run_script(script, 2, python=installed / "bin" / "python", environment={"PYTHONPATH": ""})
+    assert ending.code == 0, ending.output
+    assert ending.output.count("[3.]") == 2
+    assert ending.output.count(str(installed)) == 2, ending.output
+
+
+def test_two_ranks_with_a_framework_that_came_later(installed: Path) -> None:
+    pytest.importorskip("torch")
+    script = f"""
+import sys
+sys.path.append({str(site_packages("torch"))!r})
+import torch, hora.torch as hvd
+hvd.init()
+print(hvd.allreduce(torch.tensor([hvd.rank() + 1.0]), op=hvd.Sum), hvd.__file__, flush=True)
+"""
+    ending = run_script(script, 2, python=installed / "bin" / "python", environment={"PYTHONPATH": ""})
+    assert ending.code == 0, ending.output
+    assert ending.output.count("tensor([3.])") == 2
+    assert ending.output.count(str(installed)) == 2, ending.output
+
+
+def test_compiler_error_fails_the_install(venv: Path, tmp_path: Path) -> None:
+    source = copy_sources(tmp_path / "hora")
+    for file in (source / "csrc").rglob("*.cc"):
+        file.write_text("#error broken on purpose\n")
+    result = pip_install(venv, source)
+    assert result.returncode != 0
+    assert "broken on purpose" in result.stdout + result.stderr
+
+
+def test_compiler_that_does_not_work_fails_the_install(venv: Path, tmp_path: Path) -> None:
+    result = pip_install(venv, copy_sources(tmp_path / "hora"), CXX="/bin/false")
+    assert result.returncode != 0
+    assert "/bin/false" in result.stdout + result.stderr
+
+
+@pytest.mark.parametrize(("command", "package"), [("cmake", "cmake"), ("ninja", "ninja-build")])
+def test_missing_command_fails_the_install_and_is_named(
+    command: str, package: str, venv: Path, tmp_path: Path
+) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for folder in os.environ["PATH"].split(os.pathsep):
+        for tool in Path(folder).iterdir() if Path(folder).is_dir() else []:
+            if not tool.name.startswith(command) and not (tools / tool.name).exists():
+                (tools / tool.name).symlink_to(tool)
+    result = pip_install(venv, copy_sources(tmp_path / "hora"), PATH=str(tools))
+    assert result.returncode != 0
+    text = result.stdout + result.stderr
+    assert f"commands not found: {command}" in text
+    assert "apt-get install" in text and package in text
+
+
+def test_missing_library_fails_the_install_and_is_named(venv: Path, tmp_path: Path) -> None:
+    switches = "CMAKE_DISABLE_FIND_PACKAGE_spdlog"
+    source = copy_sources(tmp_path / "hora")
+    lists = source / "CMakeLists.txt"
+    lists.write_text(
+        lists.read_text().replace("include(HoraToolchain)", f"set({switches} ON)\ninclude(HoraToolchain)")
+    )
+    result = pip_install(venv, source)
+    assert result.returncode != 0
+    text = result.stdout + result.stderr
+    assert "apt-get install" in text and "libspdlog-dev" in text

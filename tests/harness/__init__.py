@@ -1,0 +1,1 @@
+"""Runs pytest in one or several processes, watches them, and gathers what they report."""

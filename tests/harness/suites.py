@@ -1,0 +1,119 @@
+"""The suites of `tests/run.py`: what each runs and how its outcome is read."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import time
+import uuid
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from harness import processes
+from harness.launch import Plan, run_launch
+from harness.results import Result, Suite
+
+ROOT = Path(__file__).parents[2]
+LOGS = ROOT / "build" / "test-results"
+TITLES = ("cpp", "python", "parallel", "e2e", "docs")
+LIMITS_S = {"cpp": 300.0, "python": 180.0, "parallel": 240.0, "e2e": 600.0, "docs": 180.0}
+DEFAULT_LAUNCH = "plain"
+
+
+def find_suites(
+    only: str | None, keyword: str | None, ranks: int | None
+) -> list[tuple[str, Callable[[float], Suite]]]:
+    """Return titles of suites, each with a function that runs it until a given time at most."""
+    found: list[tuple[str, Callable[[float], Suite]]] = []
+    for title in TITLES if only is None else (only,):
+        if title == "cpp":
+            found.append((title, lambda until: run_cpp(keyword, until)))
+        elif title == "parallel":
+            plans = [plan for plan in parallel_plans(keyword) if ranks in (None, plan.ranks)]
+            found += [(plan.title, pytest_suite(plan, LIMITS_S["parallel"])) for plan in plans]
+        elif (ROOT / "tests" / title).is_dir():
+            plan = Plan(title, [f"tests/{title}", *keyword_arguments(keyword)])
+            found.append((title, pytest_suite(plan, LIMITS_S[title])))
+    return found
+
+
+def pytest_suite(plan: Plan, limit_s: float) -> Callable[[float], Suite]:
+    def run(until: float) -> Suite:
+        start = time.monotonic()
+        results = run_launch(plan, LOGS, min(until, start + limit_s))
+        return Suite(plan.title, results, time.monotonic() - start)
+
+    return run
+
+
+def parallel_plans(keyword: str | None) -> Iterator[Plan]:
+    """Yield one launch for each number of ranks and each launch name that the test files ask for.
+
+    A file in `tests/parallel` says with constants ``RANKS = (2, 3)`` and ``LAUNCH = "name"`` how it is run;
+    files with the same launch name share their processes.
+    """
+    files: dict[tuple[int, str], list[str]] = {}
+    for path in sorted((ROOT / "tests" / "parallel").glob("test_*.py")):
+        constants = module_constants(path)
+        for ranks in constants["RANKS"]:
+            launch = constants.get("LAUNCH", DEFAULT_LAUNCH)
+            files.setdefault((ranks, launch), []).append(str(path.relative_to(ROOT)))
+    for (ranks, launch), paths in sorted(
+        files.items(), key=lambda item: (item[0][1] != DEFAULT_LAUNCH, item[0])
+    ):
+        title = f"parallel {ranks} ranks" + ("" if launch == DEFAULT_LAUNCH else f" {launch}")
+        yield Plan(title, [*paths, *keyword_arguments(keyword)], ranks, under_mpirun=True)
+
+
+def module_constants(path: Path) -> dict[str, object]:
+    """Return the constants that a module assigns at its top, without running it."""
+    constants: dict[str, object] = {}
+    for statement in ast.parse(path.read_text()).body:
+        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+            name = statement.targets[0].id
+            if name in ("RANKS", "LAUNCH"):
+                constants[name] = ast.literal_eval(statement.value)
+    return constants
+
+
+def keyword_arguments(keyword: str | None) -> list[str]:
+    return [] if keyword is None else ["-k", keyword]
+
+
+def run_cpp(keyword: str | None, until: float) -> Suite:
+    """Run CTest on the `dev` build and read its report."""
+    start = time.monotonic()
+    LOGS.mkdir(parents=True, exist_ok=True)
+    report, log = LOGS / "cpp.xml", LOGS / "cpp.log"
+    report.unlink(missing_ok=True)
+    command = ["ctest", "--preset", "dev", "--output-junit", str(report)]
+    command += [] if keyword is None else ["-R", keyword, "--no-tests=ignore"]
+    mark = uuid.uuid4().hex
+    environment = {**os.environ, processes.MARK: mark}
+    trouble = ""
+    with log.open("wb") as output:
+        try:
+            limit_s = min(until - start, LIMITS_S["cpp"])
+            subprocess.run(command, cwd=ROOT, env=environment, stdout=output, stderr=output, timeout=limit_s)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            trouble = str(error)
+        finally:
+            processes.end_all(mark)
+    results = read_junit(report) if report.exists() else []
+    if trouble or not (results or keyword):
+        results.append(Result("cpp", "failed", f"{trouble}\n{log.read_text(errors='replace')[-3000:]}"))
+    return Suite("cpp", results, time.monotonic() - start)
+
+
+def read_junit(report: Path) -> list[Result]:
+    results = []
+    for case in ElementTree.parse(report).getroot().iter("testcase"):
+        name = f"cpp: {case.get('name')}"
+        status = case.get("status")
+        if case.find("failure") is not None or status == "fail":
+            results.append(Result(name, "failed", (case.findtext("system-out") or "")[-5000:]))
+        else:
+            results.append(Result(name, "passed" if status == "run" else "skipped"))
+    return results

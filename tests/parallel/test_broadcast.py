@@ -1,0 +1,97 @@
+"""Broadcast gives every rank the root's bytes, for each root and dtype, in place or not."""
+
+from __future__ import annotations
+
+import numpy
+import pytest
+import torch
+from front_ends import FRONT_ENDS, FrontEnd, combinations
+from harness.peers import Peers
+from reference import lengths, rank_values
+
+import hora.torch as hvd
+
+RANKS = (2, 3, 4)
+
+
+@pytest.mark.parametrize(("front", "dtype"), combinations(), ids=str)
+def test_every_root_and_length(front: FrontEnd, dtype: str, peers: Peers) -> None:
+    results = []
+    for root in range(peers.size):
+        for length in lengths(peers.size):
+            inputs = [rank_values(dtype, length, rank, seed=root) for rank in range(peers.size)]
+            mine = front.tensor(inputs[peers.rank], dtype)
+            result = front.hvd.broadcast(mine, root)
+            numpy.testing.assert_array_equal(front.array(mine), inputs[peers.rank])
+            assert front.hvd.broadcast_(mine, root) is mine
+            for tensor in (result, mine):
+                assert front.dtype(tensor) == dtype
+                numpy.testing.assert_array_equal(front.array(tensor), inputs[root])
+                results.append(tensor)
+    peers.assert_same_bits(*results)
+
+
+@pytest.mark.parametrize("front", FRONT_ENDS, ids=str)
+@pytest.mark.parametrize("shape", [(), (1,), (2, 0, 3), (2, 1, 3)])
+def test_keeps_the_shape(front: FrontEnd, shape: tuple[int, ...], peers: Peers) -> None:
+    result = front.hvd.broadcast(front.tensor(numpy.full(shape, peers.rank), "float64"), root_rank=1)
+    assert tuple(result.shape) == shape
+    assert (front.array(result) == 1).all()
+
+
+def test_nan_and_signed_zero_keep_their_bits(peers: Peers) -> None:
+    odd = torch.tensor([float("nan"), -0.0, float("inf"), 1e-45], dtype=torch.float32)
+    odd.view(torch.int32)[0] = 0x7FC12345
+    result = hvd.broadcast(odd if peers.rank == 0 else torch.zeros(4), 0)
+    assert torch.equal(result.view(torch.int32), odd.view(torch.int32))
+
+
+def test_asynchronous_forms_from_changing_roots(peers: Peers) -> None:
+    waiting = []
+    for number in range(40):
+        mine = torch.full((number + 1,), float(peers.rank))
+        start = hvd.broadcast_async_ if number % 2 else hvd.broadcast_async
+        waiting.append(start(mine, number % peers.size, name=f"b.{number}"))
+    for number, handle in enumerate(waiting):
+        assert hvd.synchronize(handle).tolist() == [number % peers.size] * (number + 1)
+
+
+def test_one_name_with_changing_roots(peers: Peers) -> None:
+    for step in range(20):
+        assert (
+            hvd.broadcast(torch.tensor([peers.rank]), step % peers.size, name="r").item() == step % peers.size
+        )
+
+
+@pytest.mark.parametrize("form", ["state_dict", "named list", "tensors"])
+def test_parameters_of_a_model(form: str, peers: Peers) -> None:
+    torch.manual_seed(peers.rank)
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(2, 3, 3), torch.nn.BatchNorm2d(3), torch.nn.Linear(4, 5).double()
+    )
+    forms = {
+        "state_dict": model.state_dict(),
+        "named list": list(model.named_parameters()),
+        "tensors": [parameter.data for parameter in model.parameters()],
+    }
+    hvd.broadcast_parameters(forms[form], root_rank=peers.size - 1)
+    torch.manual_seed(peers.size - 1)
+    same = torch.nn.Sequential(
+        torch.nn.Conv2d(2, 3, 3), torch.nn.BatchNorm2d(3), torch.nn.Linear(4, 5).double()
+    )
+    for mine, expected in zip(model.parameters(), same.parameters(), strict=True):
+        assert torch.equal(mine, expected)
+
+
+def test_parameters_whose_dictionaries_differ_in_order(peers: Peers) -> None:
+    named = [(f"p{number}", torch.full((number + 1,), float(peers.rank))) for number in range(8)]
+    hvd.broadcast_parameters(dict(named if peers.rank % 2 == 0 else reversed(named)), root_rank=1)
+    assert all((tensor == 1).all() for _, tensor in named)
+
+
+def test_parameters_must_be_known_kinds(peers: Peers) -> None:
+    with pytest.raises(ValueError):
+        hvd.broadcast_parameters(torch.nn.Linear(2, 2), root_rank=0)
+    with pytest.raises(ValueError):
+        hvd.broadcast_parameters(5, root_rank=0)
+    assert hvd.broadcast(torch.tensor([peers.rank]), 0).item() == 0

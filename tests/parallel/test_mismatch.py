@@ -1,0 +1,251 @@
+"""Ranks that differ in any attribute of a call all get one error that says who sent what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from disagreement import assert_disagreement, assert_works, ranks_text, without
+from front_ends import DTYPES, FRONT_ENDS, FrontEnd
+from harness.peers import Peers
+
+import hora.torch as hvd
+from hora.errors import HorovodInternalError
+
+RANKS = (2, 3, 4)
+Collective = Callable[[torch.Tensor, str], Any]
+
+COLLECTIVES: dict[str, Collective] = {
+    "allreduce": lambda tensor, name: hvd.allreduce(tensor, name=name, op=hvd.Sum),
+    "allreduce_": lambda tensor, name: hvd.allreduce_(tensor, name=name, op=hvd.Sum),
+    "allreduce_async": lambda tensor, name: hvd.synchronize(
+        hvd.allreduce_async(tensor, name=name, op=hvd.Sum)
+    ),
+    "allreduce_async_": lambda tensor, name: hvd.synchronize(
+        hvd.allreduce_async_(tensor, name=name, op=hvd.Sum)
+    ),
+    "broadcast": lambda tensor, name: hvd.broadcast(tensor, 0, name=name),
+    "broadcast_": lambda tensor, name: hvd.broadcast_(tensor, 0, name=name),
+    "broadcast_async": lambda tensor, name: hvd.synchronize(hvd.broadcast_async(tensor, 0, name=name)),
+    "allgather": lambda tensor, name: hvd.allgather(tensor, name=name),
+    "allgather_async": lambda tensor, name: hvd.synchronize(hvd.allgather_async(tensor, name=name)),
+}
+FIXED_SHAPE = [name for name in COLLECTIVES if not name.startswith("allgather")]
+
+
+def extents(shape: tuple[int, ...]) -> str:
+    return f"[{','.join(map(str, shape))}]"
+
+
+@pytest.fixture(params=["first rank", "last rank"])
+def odd(request: pytest.FixtureRequest, peers: Peers) -> int:
+    """The rank that differs from the others."""
+    return 0 if request.param == "first rank" else peers.size - 1
+
+
+@pytest.mark.parametrize("collective", FIXED_SHAPE)
+@pytest.mark.parametrize(
+    ("odd_shape", "shape"),
+    [
+        ((100, 256), (200, 256)),
+        ((2, 3), (3, 2)),
+        ((2, 3), (6,)),
+        ((4,), (5,)),
+        ((), (1,)),
+        ((0,), (1,)),
+        ((0, 3), (3, 0)),
+        ((1, 4), (4, 1)),
+    ],
+)
+def test_shape(
+    collective: str, odd_shape: tuple[int, ...], shape: tuple[int, ...], odd: int, peers: Peers
+) -> None:
+    mine = torch.ones(odd_shape if peers.rank == odd else shape)
+    parts = [
+        f"rank {odd} sent float32{extents(odd_shape)}",
+        f"{ranks_text(without(odd, peers.size))} sent float32{extents(shape)}",
+    ]
+    assert_disagreement(
+        peers, lambda: COLLECTIVES[collective](mine, "layer4.weight"), "layer4.weight", parts, [mine]
+    )
+
+
+@pytest.mark.parametrize("collective", ["allgather", "allgather_async"])
+@pytest.mark.parametrize(("odd_shape", "shape"), [((2, 3), (2, 4)), ((2, 3), (2, 3, 1)), ((5,), (5, 1))])
+def test_later_dimensions_of_allgather(
+    collective: str, odd_shape: tuple[int, ...], shape: tuple[int, ...], odd: int, peers: Peers
+) -> None:
+    mine = torch.ones(odd_shape if peers.rank == odd else shape)
+    parts = [f"rank {odd} sent float32[", f"{ranks_text(without(odd, peers.size))} sent float32["]
+    for other in (odd_shape, shape):
+        parts += [",".join(map(str, other[1:])) + "]"]
+    assert_disagreement(peers, lambda: COLLECTIVES[collective](mine, "rows"), "rows", parts, [mine])
+
+
+def test_scalar_in_an_allgather(odd: int, peers: Peers) -> None:
+    for mine in (torch.tensor(1.0) if peers.rank == odd else torch.ones(3), torch.tensor(1.0)):
+        with pytest.raises(HorovodInternalError, match=r"'scalar'.* scalar has no first dimension"):
+            hvd.allgather(mine, name="scalar")
+        assert_works(peers, "scalar")
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+@pytest.mark.parametrize(
+    ("odd_dtype", "dtype"), [("float32", "float64"), ("float16", "bfloat16"), ("int32", "int64")]
+)
+def test_dtype(collective: str, odd_dtype: str, dtype: str, odd: int, peers: Peers) -> None:
+    mine = torch.ones((3, 2), dtype=getattr(torch, odd_dtype if peers.rank == odd else dtype))
+    parts = [f"rank {odd} sent {odd_dtype}[", f"{ranks_text(without(odd, peers.size))} sent {dtype}["]
+    assert_disagreement(
+        peers, lambda: COLLECTIVES[collective](mine, "conv.weight"), "conv.weight", parts, [mine]
+    )
+
+
+@pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if dtype != "float32"])
+def test_every_dtype_is_told_from_float32(dtype: str, peers: Peers) -> None:
+    mine = torch.ones(4, dtype=getattr(torch, dtype) if peers.rank == 0 else torch.float32)
+    parts = [f"rank 0 sent {dtype}[4]", f"{ranks_text(without(0, peers.size))} sent float32[4]"]
+    assert_disagreement(peers, lambda: hvd.broadcast_(mine, 0, name="b"), "b", parts, [mine])
+
+
+@pytest.mark.parametrize(
+    "pair", [("allreduce", "broadcast"), ("broadcast", "allgather"), ("allgather", "allreduce")]
+)
+def test_kind_of_operation(pair: tuple[str, str], odd: int, peers: Peers) -> None:
+    mine = torch.ones(4)
+    kind = pair[0] if peers.rank == odd else pair[1]
+    parts = [f"rank {odd} sent {pair[0]}", f"{ranks_text(without(odd, peers.size))} sent {pair[1]}"]
+    assert_disagreement(peers, lambda: COLLECTIVES[kind](mine, "x"), "x", parts, [mine])
+
+
+@pytest.mark.parametrize("collective", ["broadcast", "broadcast_", "broadcast_async"])
+def test_root_rank(collective: str, odd: int, peers: Peers) -> None:
+    mine = torch.full((4,), float(peers.rank))
+    root = 0 if peers.rank == odd else 1
+    function = getattr(hvd, collective)
+    parts = [f"rank {odd} sent", "root_rank 0", f"{ranks_text(without(odd, peers.size))} sent", "root_rank 1"]
+
+    def call() -> None:
+        result = function(mine, root, name="w")
+        if collective.endswith("async"):
+            hvd.synchronize(result)
+
+    assert_disagreement(peers, call, "w", parts, [mine])
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("pair", [("Sum", "Average"), ("Min", "Max"), ("Product", "Sum")])
+def test_reduce_op(pair: tuple[str, str], in_place: bool, odd: int, peers: Peers) -> None:
+    mine = torch.full((4,), float(peers.rank))
+    op = getattr(hvd, pair[0] if peers.rank == odd else pair[1])
+    parts = [
+        f"rank {odd} sent",
+        f"op {pair[0]}",
+        f"{ranks_text(without(odd, peers.size))} sent",
+        f"op {pair[1]}",
+    ]
+    function = hvd.allreduce_ if in_place else hvd.allreduce
+    assert_disagreement(peers, lambda: function(mine, name="g", op=op), "g", parts, [mine])
+
+
+@pytest.mark.parametrize("factor", ["prescale_factor", "postscale_factor"])
+def test_scale_factor(factor: str, odd: int, peers: Peers) -> None:
+    mine = torch.full((4,), float(peers.rank))
+    options = {factor: 0.5 if peers.rank == odd else 3.0}
+    parts = [
+        f"rank {odd} sent",
+        f"{factor} 0.5",
+        f"{ranks_text(without(odd, peers.size))} sent",
+        f"{factor} 3",
+    ]
+    assert_disagreement(
+        peers, lambda: hvd.allreduce_(mine, name="s", op=hvd.Sum, **options), "s", parts, [mine]
+    )
+
+
+def test_every_rank_differs(peers: Peers) -> None:
+    mine = torch.ones(peers.rank + 1)
+    parts = [f"rank {rank} sent float32[{rank + 1}]" for rank in range(peers.size)]
+    assert_disagreement(peers, lambda: hvd.allreduce_(mine, name="all"), "all", parts, [mine])
+
+
+def test_several_attributes_at_once(odd: int, peers: Peers) -> None:
+    mine = torch.ones(4) if peers.rank == odd else torch.ones(5, dtype=torch.float64)
+    op = hvd.Min if peers.rank == odd else hvd.Max
+    parts = [
+        f"rank {odd} sent float32[4] op Min",
+        f"{ranks_text(without(odd, peers.size))} sent float64[5] op Max",
+    ]
+    assert_disagreement(peers, lambda: hvd.allreduce_(mine, name="m", op=op), "m", parts, [mine])
+
+
+@pytest.mark.parametrize("front", FRONT_ENDS, ids=str)
+def test_front_ends_agree(front: FrontEnd, peers: Peers) -> None:
+    mine = front.tensor([1.0] * (4 + peers.rank), "float32")
+    assert_disagreement(peers, lambda: front.hvd.allreduce(mine, name="n"), "n", ["rank 0 sent float32[4]"])
+
+
+def test_front_ends_meet_under_one_name(peers: Peers) -> None:
+    front = FRONT_ENDS[peers.rank % 2]
+    result = front.hvd.allreduce(front.tensor([1, 2], "float32"), name="mixed", op=front.hvd.Sum)
+    assert front.array(result).tolist() == [peers.size, 2 * peers.size]
+
+
+def test_mismatch_after_the_name_was_used_rightly(odd: int, peers: Peers) -> None:
+    for _ in range(3):
+        assert_works(peers, "steady")
+    mine = torch.ones(7 if peers.rank == odd else 5)
+    parts = [f"rank {odd} sent float32[7]", f"{ranks_text(without(odd, peers.size))} sent float32[5]"]
+    assert_disagreement(
+        peers, lambda: hvd.allreduce_(mine, name="steady", op=hvd.Sum), "steady", parts, [mine]
+    )
+    assert_works(peers, "steady")
+
+
+def test_shape_that_changes_everywhere_is_no_mismatch(peers: Peers) -> None:
+    for length in (3, 3, 9, 1, 0, 3, 200_000, 3):
+        assert hvd.allreduce(torch.ones(length), name="changing", op=hvd.Sum).sum() == length * peers.size
+
+
+def test_mismatch_among_many_correct_calls(odd: int, peers: Peers) -> None:
+    handles = {}
+    for number in range(30):
+        length = 3 if number == 13 and peers.rank == odd else 2
+        handles[number] = hvd.allreduce_async_(torch.ones(length), name=f"crowd.{number}", op=hvd.Sum)
+    for number, handle in handles.items():
+        if number == 13:
+            with pytest.raises(HorovodInternalError, match=r"crowd\.13"):
+                hvd.synchronize(handle)
+        else:
+            assert hvd.synchronize(handle).tolist() == [peers.size] * 2
+
+
+def test_unnamed_calls_that_differ(odd: int, peers: Peers) -> None:
+    mine = torch.ones(2 if peers.rank == odd else 3)
+    with pytest.raises(HorovodInternalError, match=rf"rank {odd} sent float32\[2\]") as caught:
+        hvd.allreduce_(mine)
+    peers.assert_same(str(caught.value))
+    assert (mine == 1).all()
+    assert_works(peers, "afterwards")
+
+
+def test_late_rank_gets_the_same_error(peers: Peers) -> None:
+    mine = torch.ones(2 if peers.rank == 0 else 3)
+    if peers.rank == 0:
+        handle = hvd.allreduce_async_(mine, name="late")
+        peers.wait()
+    else:
+        peers.wait()
+        handle = hvd.allreduce_async_(mine, name="late")
+    with pytest.raises(HorovodInternalError, match=r"rank 0 sent float32\[2\]"):
+        hvd.synchronize(handle)
+    assert_works(peers, "late")
+
+
+def test_mismatch_is_repeatable(peers: Peers) -> None:
+    for _ in range(50):
+        with pytest.raises(HorovodInternalError, match="again"):
+            hvd.allreduce(torch.ones(1 + peers.rank), name="again")
+    assert_works(peers, "again")

@@ -1,0 +1,94 @@
+"""DistributedOptimizer reduces every gradient once, also missing and clipped ones."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+from harness.peers import Peers
+from small_models import assert_close, data, linear, reductions, sgd
+
+import hora.torch as hvd
+
+RANKS = (2, 3)
+
+
+class Branches(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.unused = linear(1), linear(2), linear(3)
+
+    def forward(self, inputs: torch.Tensor, use_a: bool) -> torch.Tensor:
+        return self.a(inputs) if use_a else self.b(inputs)
+
+
+@pytest.mark.parametrize("set_to_none", [True, False])
+@pytest.mark.parametrize("turns", ["fixed", "changing"])
+def test_gradient_on_some_ranks_only(turns: str, set_to_none: bool, peers: Peers) -> None:
+    model, expected = Branches(), Branches()
+    optimizer = hvd.DistributedOptimizer(sgd(model), named_parameters=model.named_parameters())
+    inner = sgd(expected)
+    for step in range(3):
+        first = step % peers.size if turns == "changing" else 0
+        optimizer.zero_grad(set_to_none=set_to_none)
+        model(data(step, peers.rank), peers.rank == first).square().mean().backward()
+        optimizer.step()
+        inner.zero_grad()
+        losses = [expected(data(step, rank), rank == first).square().mean() for rank in range(peers.size)]
+        (sum(losses) / peers.size).backward()
+        inner.step()
+    peers.assert_same_bits(*model.parameters())
+    assert_close(model, expected)
+
+
+def test_no_gradient_on_one_rank(peers: Peers) -> None:
+    model, expected = linear(1), linear(1)
+    optimizer = hvd.DistributedOptimizer(sgd(model), named_parameters=model.named_parameters())
+    if peers.rank != 0:
+        model(data(0, peers.rank)).square().mean().backward()
+    optimizer.step()
+    (sum(expected(data(0, rank)).square().mean() for rank in range(1, peers.size)) / peers.size).backward()
+    sgd(expected).step()
+    peers.assert_same_bits(*model.parameters())
+    assert_close(model, expected)
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_clipping_between_synchronize_and_step(guarded: bool, peers: Peers) -> None:
+    model, expected = linear(1), linear(1)
+    optimizer = hvd.DistributedOptimizer(sgd(model), named_parameters=model.named_parameters())
+    inner = sgd(expected)
+    for step in range(3):
+        optimizer.zero_grad()
+        before = reductions()
+        (10 * (peers.rank + 1) * model(data(step, peers.rank)).sum()).backward()
+        optimizer.synchronize()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        if guarded:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                with optimizer.skip_synchronize():
+                    optimizer.step()
+            assert reductions() - before == 2
+        else:
+            with pytest.warns(UserWarning, match="skip_synchronize"):
+                optimizer.step()
+        inner.zero_grad()
+        losses = [10 * (rank + 1) * expected(data(step, rank)).sum() for rank in range(peers.size)]
+        (sum(losses) / peers.size).backward()
+        torch.nn.utils.clip_grad_norm_(expected.parameters(), 1.0)
+        inner.step()
+    peers.assert_same_bits(*model.parameters())
+    assert_close(model, expected)
+
+
+def test_one_reduction_per_parameter_and_step(peers: Peers) -> None:
+    model = linear(1)
+    optimizer = hvd.DistributedOptimizer(sgd(model), named_parameters=model.named_parameters())
+    before = reductions()
+    for step in range(5):
+        optimizer.zero_grad()
+        model(data(step, peers.rank)).square().mean().backward()
+        optimizer.step()
+    assert reductions() - before == 10

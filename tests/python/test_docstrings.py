@@ -1,0 +1,41 @@
+"""Every public function has an example that runs."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import inspect
+from types import ModuleType
+
+import pytest
+
+import hora
+import hora.torch
+
+MODULES = (
+    "hora",
+    "hora._handle",
+    "hora._objects",
+    "hora._ops",
+    "hora._world",
+    "hora.compression",
+    "hora.errors",
+    "hora.numpy",
+    "hora.torch",
+    "hora.torch.functions",
+    "hora.torch.optimizer",
+)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_run(name: str) -> None:
+    results = doctest.testmod(importlib.import_module(name))
+    assert results.attempted > 0
+    assert results.failed == 0
+
+
+@pytest.mark.parametrize("module", [hora, hora.torch], ids=lambda module: module.__name__)
+def test_every_public_function_has_one(module: ModuleType) -> None:
+    functions = [member for name in module.__all__ if inspect.isroutine(member := getattr(module, name))]
+    assert len(functions) > 20
+    assert [function.__name__ for function in functions if ">>>" not in (function.__doc__ or "")] == []
