@@ -36,10 +36,12 @@ Submission to_submission(Call call) {
 
 void warn_about_binding(const Topology& topology) {
   if (topology.size() == 1 || usable_cores() > 1 || std::thread::hardware_concurrency() < 2) return;
-  log_warning(
-      "this rank may run on one core only, which its main thread and hora's background thread have to share; "
-      "start with "
-      "'mpirun --bind-to none'");
+  static std::once_flag told;
+  std::call_once(told, [] {
+    log_warning(
+        "this rank may run on one core only, which its main thread and hora's background thread have to share; "
+        "start with 'mpirun --bind-to none'");
+  });
 }
 
 }  // namespace
