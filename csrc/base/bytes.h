@@ -22,8 +22,7 @@ class ByteWriter {
   template <typename T>
     requires std::is_trivially_copyable_v<T>
   void fixed(const T& value) {
-    const auto* first = reinterpret_cast<const std::byte*>(&value);
-    bytes_.insert(bytes_.end(), first, first + sizeof(T));
+    append(&value, sizeof(T));
   }
 
   void varint(std::uint64_t value) {
@@ -38,13 +37,18 @@ class ByteWriter {
 
   void text(std::string_view value) {
     varint(value.size());
-    const auto* first = reinterpret_cast<const std::byte*>(value.data());
-    bytes_.insert(bytes_.end(), first, first + value.size());
+    append(value.data(), value.size());
   }
 
   [[nodiscard]] Bytes take() { return std::move(bytes_); }
 
  private:
+  void append(const void* source, std::size_t length) {
+    if (length == 0) return;
+    bytes_.resize(bytes_.size() + length);
+    std::memcpy(bytes_.data() + bytes_.size() - length, source, length);
+  }
+
   Bytes bytes_;
 };
 

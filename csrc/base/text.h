@@ -10,8 +10,10 @@ namespace hora {
 template <typename Parts>
 [[nodiscard]] std::string join(const Parts& parts, std::string_view separator) {
   std::string text;
+  bool is_first = true;
   for (const auto& part : parts) {
-    if (!text.empty()) text += separator;
+    if (!is_first) text += separator;
+    is_first = false;
     if constexpr (requires { text += part; } && !std::is_arithmetic_v<std::decay_t<decltype(part)>>) {
       text += part;
     } else {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <exception>
 #include <iterator>
+#include <mutex>
 #include <numeric>
 #include <utility>
 
@@ -70,6 +71,7 @@ bool Engine::wait_until(Handle& handle, TimePoint deadline) {
 void Engine::leave() {
   leaving_ = true;
   transport_->wake();
+  const std::lock_guard lock(join_mutex_);
   if (thread_.joinable()) thread_.join();
 }
 
@@ -202,7 +204,11 @@ void Engine::depart(const Departure& departure) {
                    : fmt::format("rank {} left the job: {}", departure.rank, departure.reason)));
   exchange_.say_goodbye();
   const TimePoint deadline = Clock::now() + kLeaveDeadline;
-  while (!(exchange_.neighbours_gone() && transport_->flushed()) && Clock::now() < deadline) {
+  // A neighbour whose session breaks meanwhile says so instead of goodbye.
+  const auto is_over = [this] {
+    return (exchange_.failure || exchange_.neighbours_gone()) && transport_->flushed();
+  };
+  while (!is_over() && Clock::now() < deadline) {
     if (!exchange_.step(false)) std::this_thread::yield();
   }
 }

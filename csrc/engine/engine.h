@@ -3,6 +3,7 @@
 #include <atomic>
 #include <deque>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -25,7 +26,8 @@ namespace hora {
 /// The control plane also goes on inside every wait of a collective (`advance`), where it receives, merges,
 /// orders and relays, but never runs a batch.
 ///
-/// Lock map: submissions_ and counters_ are shared and guard themselves; waiting_ and leaving_ are atomics;
+/// Lock map: submissions_ and counters_ are shared and guard themselves; waiting_ and leaving_ are atomics; joining
+/// thread_ -> join_mutex_;
 /// wake() of the transport may be called from anywhere; all else belongs to the engine's thread.
 class Engine {
  public:
@@ -77,6 +79,7 @@ class Engine {
   std::unordered_map<Key, Submission> parked_;  // announced, not yet agreed
   // Behind a parked one of the same name, which can only be a refused call; announced when that is through.
   std::unordered_map<Key, std::deque<Submission>> deferred_;
+  std::mutex join_mutex_;
   std::thread thread_;  // last: starts when all else is ready
 };
 

@@ -13,6 +13,11 @@ Signature fusion_key(const Signature& signature) {
   return key;
 }
 
+bool may_share_batch(const ReadyTensor& tensor, const FusionOptions& options) {
+  const auto op = static_cast<std::size_t>(tensor.entry.signature.op);
+  return options.fusable[op] && options.threshold_bytes != 0 && tensor.bytes <= options.threshold_bytes;
+}
+
 }  // namespace
 
 std::vector<Batch> fuse(std::vector<ReadyTensor> ready, const FusionOptions& options) {
@@ -24,7 +29,7 @@ std::vector<Batch> fuse(std::vector<ReadyTensor> ready, const FusionOptions& opt
   std::unordered_map<Signature, Open> open;
   for (ReadyTensor& tensor : ready) {
     const Signature& signature = tensor.entry.signature;
-    if (options.fusable[static_cast<std::size_t>(signature.op)] && tensor.bytes <= options.threshold_bytes) {
+    if (may_share_batch(tensor, options)) {
       const auto [found, is_new] = open.try_emplace(fusion_key(signature), Open{batches.size(), 0});
       Open& current = found->second;
       const bool fits = !is_new && current.bytes + tensor.bytes <= options.threshold_bytes;

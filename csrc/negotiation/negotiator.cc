@@ -34,8 +34,8 @@ void Negotiator::on_leave(const std::string& reason) {
 }
 
 void Negotiator::on_failure(const Failure& failure) {
-  if (outputs_.failure) return;
-  closed_ = true;
+  if (failed_) return;
+  failed_ = closed_ = true;
   outputs_.failure = failure;
   for (const int neighbour : neighbours_) outputs_.messages.push_back({neighbour, encode(failure)});
 }

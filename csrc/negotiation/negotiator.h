@@ -112,6 +112,7 @@ class Negotiator {
   std::vector<Batch> errors_;                // root only
   std::optional<Departure> departure_;       // root only, until it is planned
   bool closed_ = false;                      // a departure or a failure has passed
+  bool failed_ = false;                      // a failure has passed
   std::size_t goodbyes_ = 0;
   Outputs outputs_;
 };
