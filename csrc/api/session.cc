@@ -39,7 +39,8 @@ void warn_about_binding(const Topology& topology) {
   static std::once_flag told;
   std::call_once(told, [] {
     log_warning(
-        "this rank may run on one core only, which its main thread and hora's background thread have to share; "
+        "this rank may run on one core only, which its main thread and hora's background thread have to "
+        "share; "
         "start with 'mpirun --bind-to none'");
   });
 }

@@ -23,8 +23,12 @@ spdlog::logger& log() {
 
 }  // namespace
 
-void log_warning(std::string_view text) { log().warn(text); }
-void log_error(std::string_view text) { log().error(text); }
+void log_warning(std::string_view text) {
+  log().warn(text);
+}
+void log_error(std::string_view text) {
+  log().error(text);
+}
 
 void configure_log(const std::string& level, int rank) {
   log().set_level(spdlog::level::from_str(level));

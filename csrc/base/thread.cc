@@ -16,7 +16,9 @@ void sleep_precisely() {
   prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
 }
 
-void use_standard_float_mode() { std::fesetenv(FE_DFL_ENV); }
+void use_standard_float_mode() {
+  std::fesetenv(FE_DFL_ENV);
+}
 
 int usable_cores() {
   cpu_set_t cores;

@@ -26,9 +26,9 @@ namespace hora {
 /// The control plane also goes on inside every wait of a collective (`advance`), where it receives, merges,
 /// orders and relays, but never runs a batch.
 ///
-/// Lock map: submissions_ and counters_ are shared and guard themselves; waiting_ and leaving_ are atomics; joining
-/// thread_ -> join_mutex_;
-/// wake() of the transport may be called from anywhere; all else belongs to the engine's thread.
+/// Lock map: submissions_ and counters_ are shared and guard themselves; waiting_ and leaving_ are atomics;
+/// joining thread_ -> join_mutex_; wake() of the transport may be called from anywhere; all else belongs to
+/// the engine's thread.
 class Engine {
  public:
   Engine(std::unique_ptr<Transport> transport, const Settings& settings);
