@@ -2,8 +2,9 @@
 
 #include <fmt/core.h>
 
-#include <stdexcept>
+#include <exception>
 #include <string>
+#include <utility>
 
 namespace hora {
 
@@ -16,13 +17,16 @@ enum class ErrorKind {
   kSessionFailed,    ///< the session is over: a peer left or was lost, or an internal error
 };
 
-class Error : public std::runtime_error {
+/// Keeps a text of its own, so that copies on different threads share nothing.
+class Error : public std::exception {
  public:
-  Error(ErrorKind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}
+  Error(ErrorKind kind, std::string message) : kind_(kind), message_(std::move(message)) {}
   [[nodiscard]] ErrorKind kind() const noexcept { return kind_; }
+  [[nodiscard]] const char* what() const noexcept override { return message_.c_str(); }
 
  private:
   ErrorKind kind_;
+  std::string message_;
 };
 
 [[noreturn]] void raise_formatted(ErrorKind kind, fmt::string_view format, fmt::format_args args);
