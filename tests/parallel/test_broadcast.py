@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy
 import pytest
 import torch
+from disagreement import assert_works
 from front_ends import FRONT_ENDS, FrontEnd, combinations
 from harness.peers import Peers
 from reference import lengths, rank_values
 
 import hora.torch as hvd
+from hora.errors import HorovodInternalError
 
 RANKS = (2, 3, 4)
 
@@ -63,7 +65,7 @@ def test_one_name_with_changing_roots(peers: Peers) -> None:
         )
 
 
-@pytest.mark.parametrize("form", ["state_dict", "named list", "tensors"])
+@pytest.mark.parametrize("form", ["state_dict", "named list", "generator", "tensors"])
 def test_parameters_of_a_model(form: str, peers: Peers) -> None:
     torch.manual_seed(peers.rank)
     model = torch.nn.Sequential(
@@ -72,6 +74,7 @@ def test_parameters_of_a_model(form: str, peers: Peers) -> None:
     forms = {
         "state_dict": model.state_dict(),
         "named list": list(model.named_parameters()),
+        "generator": model.named_parameters(),
         "tensors": [parameter.data for parameter in model.parameters()],
     }
     hvd.broadcast_parameters(forms[form], root_rank=peers.size - 1)
@@ -95,3 +98,23 @@ def test_parameters_must_be_known_kinds(peers: Peers) -> None:
     with pytest.raises(ValueError):
         hvd.broadcast_parameters(5, root_rank=0)
     assert hvd.broadcast(torch.tensor([peers.rank]), 0).item() == 0
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "wrong", [5, [("name", "no tensor")], {"a": torch.ones(3, dtype=torch.complex64)}], ids=str
+)
+def test_parameters_that_one_rank_refuses(wrong: object, peers: Peers) -> None:
+    right = {"a": torch.ones(3), "b": torch.ones(2)}
+    with pytest.raises((ValueError, HorovodInternalError)):
+        hvd.broadcast_parameters(wrong if peers.rank == 1 else right, root_rank=0)
+    assert_works(peers, "afterwards")
+    hvd.broadcast_parameters(right, root_rank=0)
+
+
+@pytest.mark.timeout(20)
+def test_parameter_that_only_some_ranks_have(peers: Peers) -> None:
+    names = ["a", "b", "extra"] if peers.rank == 1 else ["a", "b"]
+    with pytest.raises((ValueError, HorovodInternalError), match="extra"):
+        hvd.broadcast_parameters({name: torch.ones(2) for name in names}, root_rank=0)
+    assert_works(peers, "afterwards")

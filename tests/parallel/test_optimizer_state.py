@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 import torch
+from disagreement import assert_works
 from harness.peers import Peers
 
 import hora.torch as hvd
+from hora.errors import HorovodInternalError
 
 RANKS = (2, 3)
 Make = Callable[[Any], torch.optim.Optimizer]
@@ -162,6 +164,23 @@ def test_lbfgs_is_refused(peers: Peers) -> None:
     with pytest.raises(ValueError, match="LBFGS"):
         hvd.broadcast_optimizer_state(torch.optim.LBFGS(model.parameters()), root_rank=0)
     assert hvd.broadcast(torch.tensor([peers.rank]), 0).item() == 0
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("difference", ["more groups", "fewer parameters", "refused kind"])
+def test_optimizers_that_differ_between_ranks(difference: str, peers: Peers) -> None:
+    model = make_model(seed=0)
+    parameters = list(model.parameters())
+    optimizer: torch.optim.Optimizer = torch.optim.Adam(parameters)
+    if peers.rank == 1 and difference == "more groups":
+        optimizer = torch.optim.Adam([{"params": parameters[:2]}, {"params": parameters[2:]}])
+    elif peers.rank == 1 and difference == "fewer parameters":
+        optimizer = torch.optim.Adam(parameters[:3])
+    elif peers.rank == 1:
+        optimizer = torch.optim.LBFGS(parameters)
+    with pytest.raises((ValueError, HorovodInternalError)):
+        hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    assert_works(peers, "afterwards")
 
 
 def test_replicas_stay_bit_equal(peers: Peers) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,11 +11,13 @@ from typing import Any
 import torch
 
 from hora import _core
-from hora._handle import synchronize_all
+from hora._handle import Handle, synchronize_all
 from hora._objects import allgather_object, broadcast_object
 from hora.torch.collectives import broadcast_async_
 
 __all__ = ["broadcast_optimizer_state", "broadcast_parameters"]
+
+PARAMETERS = "parameters/"  # before the names, so that they cannot meet those of gradients
 
 Parameters = Mapping[str, Any] | Iterable[torch.Tensor | tuple[str, torch.Tensor | None] | None]
 
@@ -45,7 +48,39 @@ def broadcast_parameters(params: Parameters, root_rank: int) -> None:
     >>> model = torch.nn.Linear(2, 1)
     >>> hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     """
-    broadcast_all(named_tensors(params), root_rank)
+    broadcast_all(agree_on_names(params), root_rank)
+
+
+def agree_on_names(params: Parameters) -> list[tuple[str, torch.Tensor]]:
+    """Return names and tensors; where ranks have different ones, or one refuses its own, all ranks raise."""
+    named: list[tuple[str, torch.Tensor]] = []
+    refusal: ValueError | None = None
+    try:
+        named = named_tensors(params)
+    except ValueError as error:
+        refusal = error
+    names = [name.removeprefix(PARAMETERS) for name, _ in named]
+    own = (hashlib.sha256(repr(names).encode()).digest(), str(refusal or ""))
+    of_ranks = allgather_object(own, name="broadcast_parameters")
+    if refusal is not None:
+        raise refusal
+    for rank, (_, text) in enumerate(of_ranks):
+        if text:
+            raise ValueError(f"broadcast_parameters: rank {rank} refused its parameters ({text})")
+    if any(each != own for each in of_ranks):
+        raise ValueError(describe_names(allgather_object(names, name="broadcast_parameters")))
+    return named
+
+
+def describe_names(of_ranks: list[list[str]]) -> str:
+    """Say which names not all ranks have, or that their order differs."""
+    partial = sorted(set().union(*of_ranks) - set(of_ranks[0]).intersection(*of_ranks))
+    if not partial:
+        return "broadcast_parameters: ranks give the same names in different orders; pass a dict or sort them"
+    holders = {name: [rank for rank, names in enumerate(of_ranks) if name in names] for name in partial}
+    return "broadcast_parameters: not on all ranks: " + ", ".join(
+        f"{name!r} (only on ranks {ranks})" for name, ranks in holders.items()
+    )
 
 
 def named_tensors(params: Parameters) -> list[tuple[str, torch.Tensor]]:
@@ -60,7 +95,7 @@ def named_tensors(params: Parameters) -> list[tuple[str, torch.Tensor]]:
             f"not {type(params).__name__}"
         ) from error
     named = [named_tensor(index, entry) for index, entry in enumerate(entries) if entry is not None]
-    return [(f"parameters/{name}", tensor) for name, tensor in named if tensor is not None]
+    return [(PARAMETERS + name, tensor) for name, tensor in named if tensor is not None]
 
 
 def named_tensor(index: int, entry: Any) -> tuple[str, torch.Tensor | None]:
@@ -75,8 +110,17 @@ def named_tensor(index: int, entry: Any) -> tuple[str, torch.Tensor | None]:
 
 
 def broadcast_all(named: list[tuple[str, torch.Tensor]], root_rank: int) -> None:
-    """Broadcast many tensors in place, all in flight together."""
-    synchronize_all([broadcast_async_(tensor, root_rank, name) for name, tensor in named])
+    """Broadcast many tensors in place, all in flight together, also when one of them is refused."""
+    handles: list[Handle[torch.Tensor]] = []
+    refusal: Exception | None = None
+    for name, tensor in named:
+        try:
+            handles.append(broadcast_async_(tensor, root_rank, name))
+        except (TypeError, ValueError) as error:
+            refusal = refusal or error
+    synchronize_all(handles)
+    if refusal is not None:
+        raise refusal
 
 
 @dataclass(frozen=True)
@@ -117,8 +161,6 @@ def broadcast_optimizer_state(
     >>> optimizer = torch.optim.SGD(torch.nn.Linear(2, 1).parameters(), lr=0.1)
     >>> hvd.broadcast_optimizer_state(optimizer, root_rank=0)
     """
-    if isinstance(optimizer, torch.optim.LBFGS):
-        raise ValueError("broadcast_optimizer_state: the state of torch.optim.LBFGS cannot be broadcast")
     check_groups(optimizer)
     tensors: list[torch.Tensor] = []
     packed = pack(optimizer_content(optimizer), tensors) if _core.rank() == root_rank else None
@@ -129,10 +171,15 @@ def broadcast_optimizer_state(
 
 
 def check_groups(optimizer: torch.optim.Optimizer) -> None:
-    """Refuse, on all ranks alike, optimizers whose parameter groups differ between ranks."""
-    lengths = [len(group["params"]) for group in optimizer.param_groups]
+    """Refuse, on all ranks alike, L-BFGS and optimizers whose parameter groups differ between ranks."""
+    is_refused = isinstance(optimizer, torch.optim.LBFGS)
+    lengths = None if is_refused else [len(group["params"]) for group in optimizer.param_groups]
     of_ranks = allgather_object(lengths, name="optimizer_groups")
     for rank, other in enumerate(of_ranks):
+        if other is None:
+            raise ValueError(
+                f"broadcast_optimizer_state: the state of torch.optim.LBFGS cannot be broadcast (rank {rank})"
+            )
         if other != of_ranks[0]:
             raise ValueError(
                 f"broadcast_optimizer_state: rank {rank} has parameter groups of {other} parameters, "
