@@ -104,7 +104,7 @@ def main() -> None:
     idle = [str(PYTHON_BENCHMARKS / "idle.py"), "--json", str(OUTPUT / "idle.json")]
     run("idle ranks", [*mpirun(2), *idle], limit_s=30)
     sweep = [str(PYTHON_BENCHMARKS / "sweep.py"), "--json", str(OUTPUT / "sweep.json")]
-    run("sweep", [*mpirun(2), *sweep, "--budget", str(options.budget)], limit_s=options.budget + 60)
+    run("sweep", [*mpirun(2), *sweep, "--budget", str(options.budget)], limit_s=options.budget + 40)
     kernels = [f"--benchmark_out={OUTPUT / 'kernels.json'}", "--benchmark_min_time=0.1"]
     run("reduction kernels", [str(options.kernels), *kernels], limit_s=60)
     print(f"\n{time.monotonic() - start:.0f} s, figures in {OUTPUT.relative_to(ROOT)}")

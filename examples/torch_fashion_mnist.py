@@ -247,7 +247,7 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
         description="Train a small network on Fashion-MNIST, alone or under mpirun.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batch-size", type=int, default=128, help="images per step of ALL ranks together")
     parser.add_argument(
         "--base-lr", type=float, default=0.025, help=f"learning rate at batch size {BASE_BATCH}"

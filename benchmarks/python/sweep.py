@@ -114,13 +114,16 @@ def join(names: list[str], referee: Referee) -> dict[str, Contender]:
 def sweep(options: argparse.Namespace, referee: Referee) -> list[Row]:
     """Time every operation at every size, and print each row as soon as it is there."""
     contenders = join(options.contenders, referee)
-    budget_s = options.budget / (len(options.ops) * len(options.sizes))
+    until = time.perf_counter() + options.budget
+    cells_left = len(options.ops) * len(options.sizes)
     rows: list[Row] = []
     for op in options.ops:
         if referee.rank == 0:
             print(f"# {op}, {referee.size} ranks\n{HEADING}", flush=True)
         for size in options.sizes:
+            budget_s = (until - time.perf_counter()) / cells_left  # what one cell overdraws, the others pay
             cell = time_cell(op, size, contenders, referee, budget_s)
+            cells_left -= 1
             rows += cell
             reference = next((row.p50_us for row in cell if row.contender == "hora"), None)
             if referee.rank == 0:

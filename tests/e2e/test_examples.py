@@ -120,7 +120,7 @@ def test_demo_writes_its_summary(tmp_path: Path) -> None:
     ending = run_example("demo.py", PLAIN_PYTHON, *arguments, limit_s=240)
     assert ending.code == 0, ending.output
     assert ending.left == []
-    assert "two ranks, one thread each" in ending.output
+    assert "2 ranks of 1 thread" in ending.output
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary.keys() == {"runs", "speedup"}
     for figures, (ranks, threads) in zip(summary["runs"], [(1, 1), (1, 2), (2, 1)], strict=True):

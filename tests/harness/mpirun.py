@@ -42,7 +42,7 @@ class Ending:
 def run_script(
     script: str,
     ranks: int,
-    limit_s: float = 60.0,
+    limit_s: float = 40.0,
     python: Path | str = sys.executable,
     environment: Mapping[str, str] | None = None,
 ) -> Ending:

@@ -15,6 +15,10 @@ struct Difference {
   std::string error;
 };
 
+void PrintTo(const Difference& difference, std::ostream* out) {
+  *out << difference.name;
+}
+
 Call with(Call call, const std::function<void(Call&)>& change) {
   change(call);
   return call;
@@ -43,22 +47,29 @@ std::vector<Difference> differences() {
        "allreduce 'x': rank 2 sent float32[2,3] op Max, ranks 0,1 sent float32[2,3] op Sum"},
       {"op",
        [](Tensor& input, Tensor& output, bool is_odd) {
-         return is_odd ? broadcast("x", input.ref(), output.ref(), 0) : allreduce("x", input.ref(), output.ref());
+         return is_odd ? broadcast("x", input.ref(), output.ref(), 0)
+                       : allreduce("x", input.ref(), output.ref());
        },
        "tensor 'x': rank 2 sent broadcast float32[2,3], ranks 0,1 sent allreduce float32[2,3]"},
       {"root",
-       [](Tensor& input, Tensor& output, bool is_odd) { return broadcast("x", input.ref(), output.ref(), is_odd ? 1 : 0); },
+       [](Tensor& input, Tensor& output, bool is_odd) {
+         return broadcast("x", input.ref(), output.ref(), is_odd ? 1 : 0);
+       },
        "broadcast 'x': rank 2 sent float32[2,3] root_rank 1, ranks 0,1 sent float32[2,3] root_rank 0"},
       {"prescale",
        [](Tensor& input, Tensor& output, bool is_odd) {
-         return with(allreduce("x", input.ref(), output.ref()), [&](Call& call) { call.prescale = is_odd ? 0.5 : 1; });
+         return with(allreduce("x", input.ref(), output.ref()),
+                     [&](Call& call) { call.prescale = is_odd ? 0.5 : 1; });
        },
-       "allreduce 'x': rank 2 sent float32[2,3] prescale_factor 0.5, ranks 0,1 sent float32[2,3] prescale_factor 1"},
+       "allreduce 'x': rank 2 sent float32[2,3] prescale_factor 0.5, ranks 0,1 sent float32[2,3] "
+       "prescale_factor 1"},
       {"postscale",
        [](Tensor& input, Tensor& output, bool is_odd) {
-         return with(allreduce("x", input.ref(), output.ref()), [&](Call& call) { call.postscale = is_odd ? 2 : 1; });
+         return with(allreduce("x", input.ref(), output.ref()),
+                     [&](Call& call) { call.postscale = is_odd ? 2 : 1; });
        },
-       "allreduce 'x': rank 2 sent float32[2,3] postscale_factor 2, ranks 0,1 sent float32[2,3] postscale_factor 1"},
+       "allreduce 'x': rank 2 sent float32[2,3] postscale_factor 2, ranks 0,1 sent float32[2,3] "
+       "postscale_factor 1"},
       {"unnamed",
        [](Tensor& input, Tensor& output, bool is_odd) {
          return allreduce("", input.ref(), output.ref(), is_odd ? ReduceOp::kMin : ReduceOp::kSum);
@@ -92,7 +103,8 @@ TEST_P(Mismatch, of_a_cached_tensor_is_found_too) {
     Tensor output(DType::kFloat32, {2, 3});
     const bool is_odd = session.topology().rank() == 2;
     for (int round = 0; round < 2; ++round) run(session, GetParam().call(input, output, false));
-    for (int round = 0; round < 2; ++round) EXPECT_NE(error_of(session, GetParam().call(input, output, is_odd)), "");
+    for (int round = 0; round < 2; ++round)
+      EXPECT_NE(error_of(session, GetParam().call(input, output, is_odd)), "");
     EXPECT_EQ(error_of(session, GetParam().call(input, output, false)), "");
   });
 }
@@ -110,14 +122,13 @@ TEST(MismatchAmongOthers, fails_only_the_tensor_concerned) {
 }
 
 TEST(MismatchAmongOthers, on_inner_nodes_of_a_deep_tree_names_each_rank) {
-  run_ranks(
-      8,
-      [](Session& session) {
-        std::vector<float> values(session.topology().rank() % 2 == 0 ? 2 : 3);
-        EXPECT_EQ(error_of(session, allreduce("x", ref(values))),
-                  "allreduce 'x': ranks 0,2,..,6 sent float32[2], ranks 1,3,..,7 sent float32[3]");
-      },
-      {.host_split = {2, 3, 3}});
+  run_ranks(8,
+            [](Session& session) {
+              std::vector<float> values(session.topology().rank() % 2 == 0 ? 2 : 3);
+              EXPECT_EQ(error_of(session, allreduce("x", ref(values))),
+                        "allreduce 'x': ranks 0,2,..,6 sent float32[2], ranks 1,3,..,7 sent float32[3]");
+            },
+            {.host_split = {2, 3, 3}});
 }
 
 }  // namespace

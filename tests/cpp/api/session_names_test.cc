@@ -63,7 +63,8 @@ TEST(SessionNames, a_refused_call_is_an_error_on_the_others_that_names_rank_and_
       session.refuse(OpKind::kAllreduce, "x", "dtype complex64 is not supported");
     } else {
       EXPECT_EQ(error_of(session, allreduce("x", ref(values))),
-                "allreduce 'x': rank 1 refused the call (dtype complex64 is not supported), ranks 0,2 sent float32[1]");
+                "allreduce 'x': rank 1 refused the call (dtype complex64 is not supported), ranks 0,2 sent "
+                "float32[1]");
       EXPECT_EQ(values[0], 1.0f);
     }
     EXPECT_EQ(error_of(session, allreduce("y", ref(values))), "");
@@ -77,7 +78,8 @@ TEST(SessionNames, a_refused_call_may_be_corrected_at_once_under_the_same_name) 
       if (session.topology().rank() == 1) {
         session.refuse(OpKind::kAllreduce, "x", "no");
       } else {
-        EXPECT_THAT(error_of(session, allreduce("x", ref(values))), HasSubstr("rank 1 refused the call (no)"));
+        EXPECT_THAT(error_of(session, allreduce("x", ref(values))),
+                    HasSubstr("rank 1 refused the call (no)"));
       }
       EXPECT_EQ(error_of(session, allreduce("x", ref(values))), "");
       EXPECT_EQ(values[0], 3.0f);
@@ -143,8 +145,9 @@ TEST(SessionNames, a_duplicate_is_not_announced_so_the_others_do_not_hear_of_it)
   run_ranks(2, [](Session& session) {
     std::vector<float> values{1};
     const HandlePtr handle = session.submit(allreduce("x", ref(values)));
-    if (session.topology().rank() == 0)
+    if (session.topology().rank() == 0) {
       EXPECT_EQ(refusal_of(session, allreduce("x", ref(values))).kind, ErrorKind::kInvalidArgument);
+    }
     wait(session, handle);
     std::vector<float> again{1};
     EXPECT_EQ(error_of(session, allreduce("x", ref(again))), "");

@@ -18,7 +18,8 @@ using ::testing::ElementsAre;
 
 class SessionOnRanks : public ::testing::TestWithParam<int> {};
 
-INSTANTIATE_TEST_SUITE_P(Ranks, SessionOnRanks, ::testing::ValuesIn(kRankCounts), ::testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Ranks, SessionOnRanks, ::testing::ValuesIn(kRankCounts),
+                         ::testing::PrintToStringParamName());
 
 TEST_P(SessionOnRanks, knows_its_place) {
   run_ranks(GetParam(), [](Session& session) {
@@ -49,7 +50,8 @@ TEST_P(SessionOnRanks, unnamed_calls_pair_in_order) {
     std::vector<HandlePtr> handles;
     for (auto& tensor : tensors) handles.push_back(session.submit(allreduce("", ref(tensor))));
     for (const HandlePtr& handle : handles) wait(session, handle);
-    for (int number = 0; number < 50; ++number) EXPECT_EQ(tensors[static_cast<std::size_t>(number)][0], number * size);
+    for (int number = 0; number < 50; ++number)
+      EXPECT_EQ(tensors[static_cast<std::size_t>(number)][0], number * size);
   });
 }
 
@@ -63,10 +65,12 @@ TEST_P(SessionOnRanks, named_calls_pair_whatever_the_order_of_submission) {
       // Each rank walks through the names with a stride of its own; 41 is prime.
       const int number = (step * (session.topology().rank() + 1)) % kCount;
       tensors[static_cast<std::size_t>(number)] = {number};
-      handles.push_back(session.submit(allreduce("t" + std::to_string(number), ref(tensors[static_cast<std::size_t>(number)]))));
+      handles.push_back(session.submit(
+          allreduce("t" + std::to_string(number), ref(tensors[static_cast<std::size_t>(number)]))));
     }
     for (const HandlePtr& handle : handles) wait(session, handle);
-    for (int number = 0; number < kCount; ++number) EXPECT_EQ(tensors[static_cast<std::size_t>(number)][0], number * size);
+    for (int number = 0; number < kCount; ++number)
+      EXPECT_EQ(tensors[static_cast<std::size_t>(number)][0], number * size);
   });
 }
 
@@ -78,7 +82,8 @@ TEST_P(SessionOnRanks, all_ops_may_be_in_flight_together) {
     std::vector<std::int32_t> row{rank};
     std::vector<double> fact{rank + 0.5};
     std::vector<HandlePtr> handles{session.submit(barrier()), session.submit(allgather("rows", ref(row))),
-                                   session.submit(allreduce("sum", ref(sum))), session.submit(broadcast("fact", ref(fact), size - 1))};
+                                   session.submit(allreduce("sum", ref(sum))),
+                                   session.submit(broadcast("fact", ref(fact), size - 1))};
     for (const HandlePtr& handle : handles) wait(session, handle);
     EXPECT_EQ(sum[0], static_cast<float>(size));
     EXPECT_EQ(fact[0], size - 0.5);
@@ -98,38 +103,38 @@ TEST_P(SessionOnRanks, a_cached_tensor_may_change_its_shape_and_change_back) {
 
 TEST_P(SessionOnRanks, results_do_not_depend_on_the_cache_capacity) {
   for (const std::uint64_t capacity : {0, 1, 2, 1000}) {
-    run_ranks(
-        GetParam(),
-        [](Session& session) {
-          for (int round = 0; round < 5; ++round) {
-            std::vector<std::vector<std::int32_t>> tensors;
-            for (int number = 0; number < 10; ++number) tensors.push_back({number, round});
-            std::vector<HandlePtr> handles;
-            for (std::size_t number = 0; number < 10; ++number)
-              handles.push_back(session.submit(allreduce("t" + std::to_string(number), ref(tensors[number]))));
-            for (const HandlePtr& handle : handles) wait(session, handle);
-            for (int number = 0; number < 10; ++number) {
-              EXPECT_THAT(tensors[static_cast<std::size_t>(number)],
-                          ElementsAre(number * session.topology().size(), round * session.topology().size()));
-            }
-          }
-        },
-        {.settings = {.cache_capacity = capacity}});
+    run_ranks(GetParam(),
+              [](Session& session) {
+                for (int round = 0; round < 5; ++round) {
+                  std::vector<std::vector<std::int32_t>> tensors;
+                  for (int number = 0; number < 10; ++number) tensors.push_back({number, round});
+                  std::vector<HandlePtr> handles;
+                  for (std::size_t number = 0; number < 10; ++number)
+                    handles.push_back(
+                        session.submit(allreduce("t" + std::to_string(number), ref(tensors[number]))));
+                  for (const HandlePtr& handle : handles) wait(session, handle);
+                  for (int number = 0; number < 10; ++number) {
+                    EXPECT_THAT(
+                        tensors[static_cast<std::size_t>(number)],
+                        ElementsAre(number * session.topology().size(), round * session.topology().size()));
+                  }
+                }
+              },
+              {.settings = {.cache_capacity = capacity}});
   }
 }
 
 TEST(Session, works_over_uneven_hosts) {
   for (const std::vector<int>& split : {std::vector<int>{3, 2, 2}, {1, 6}, {1, 1, 1, 1, 1, 1, 1}}) {
-    run_ranks(
-        7,
-        [](Session& session) {
-          for (int round = 0; round < 3; ++round) {
-            std::vector<float> values{static_cast<float>(session.topology().rank())};
-            run(session, allreduce("x", ref(values)));
-            EXPECT_EQ(values[0], 21.0f);
-          }
-        },
-        {.host_split = split});
+    run_ranks(7,
+              [](Session& session) {
+                for (int round = 0; round < 3; ++round) {
+                  std::vector<float> values{static_cast<float>(session.topology().rank())};
+                  run(session, allreduce("x", ref(values)));
+                  EXPECT_EQ(values[0], 21.0f);
+                }
+              },
+              {.host_split = split});
   }
 }
 

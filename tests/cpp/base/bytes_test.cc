@@ -46,7 +46,8 @@ TEST(Bytes, values_come_back_in_the_order_they_were_written) {
 
 TEST(Bytes, varints_of_every_length_round_trip) {
   for (int bit = 0; bit < 64; ++bit) {
-    for (const std::uint64_t value : {std::uint64_t{1} << bit, (std::uint64_t{1} << bit) - 1, ~std::uint64_t{0} >> bit}) {
+    for (const std::uint64_t value :
+         {std::uint64_t{1} << bit, (std::uint64_t{1} << bit) - 1, ~std::uint64_t{0} >> bit}) {
       ByteWriter out;
       out.varint(value);
       const Bytes bytes = out.take();
@@ -61,7 +62,8 @@ TEST(Bytes, signed_varints_of_every_length_round_trip) {
   using Limits = std::numeric_limits<std::int64_t>;
   for (int bit = 0; bit < 63; ++bit) {
     const std::int64_t power = std::int64_t{1} << bit;
-    for (const std::int64_t value : {power, -power, power - 1, 1 - power, Limits::min() + power, Limits::max() - power}) {
+    for (const std::int64_t value :
+         {power, -power, power - 1, 1 - power, Limits::min() + power, Limits::max() - power}) {
       ByteWriter out;
       out.signed_varint(value);
       const Bytes bytes = out.take();

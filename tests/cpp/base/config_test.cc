@@ -27,6 +27,10 @@ struct BadValue {
   std::string range;
 };
 
+void PrintTo(const BadValue& bad, std::ostream* out) {
+  *out << bad.name << "=" << bad.value;
+}
+
 class BadSetting : public testing::TestWithParam<BadValue> {};
 
 TEST_P(BadSetting, is_refused_with_name_value_and_range) {
@@ -47,13 +51,16 @@ std::vector<BadValue> bad_values() {
   const std::string split = "ranks per host, such as 3,2; their sum is the number of ranks";
   const std::string level = "trace, debug, info, warning, error or off";
   std::vector<BadValue> bad;
-  for (const char* value : {"", "-1", "+1", "1.5", "64M", " 1", "1 ", "0x10", "1099511627777", "99999999999999999999"})
+  for (const char* value :
+       {"", "-1", "+1", "1.5", "64M", " 1", "1 ", "0x10", "1099511627777", "99999999999999999999"})
     bad.push_back({"HORA_FUSION_THRESHOLD", value, threshold});
-  for (const char* value : {"", "-1", "many", "2147483649"}) bad.push_back({"HORA_CACHE_CAPACITY", value, capacity});
+  for (const char* value : {"", "-1", "many", "2147483649"})
+    bad.push_back({"HORA_CACHE_CAPACITY", value, capacity});
   for (const char* value : {"", "0", "-1", "1073741825"}) bad.push_back({"HORA_PIECE_BYTES", value, piece});
   for (const char* value : {",", "3,", ",3", "3,,2", "0", "3,0", "3,-1", "3;2", "3, 2", "two"})
     bad.push_back({"HORA_HOST_SPLIT", value, split});
-  for (const char* value : {"", "warn", "WARNING", "verbose", "2"}) bad.push_back({"HORA_LOG_LEVEL", value, level});
+  for (const char* value : {"", "warn", "WARNING", "verbose", "2"})
+    bad.push_back({"HORA_LOG_LEVEL", value, level});
   return bad;
 }
 
@@ -122,7 +129,9 @@ TEST(Config, a_host_split_of_one_host_is_accepted) {
   EXPECT_THAT(read({{"HORA_HOST_SPLIT", "4"}}).host_split, ElementsAre(4));
 }
 
-TEST(Config, an_empty_host_split_means_none) { EXPECT_TRUE(read({{"HORA_HOST_SPLIT", ""}}).host_split.empty()); }
+TEST(Config, an_empty_host_split_means_none) {
+  EXPECT_TRUE(read({{"HORA_HOST_SPLIT", ""}}).host_split.empty());
+}
 
 TEST(Config, variables_that_are_not_ours_are_not_read) {
   std::vector<std::string> asked;

@@ -61,8 +61,9 @@ std::vector<float> deciding_values() {
     const float low = to_float(Half{static_cast<std::uint16_t>(bits)});
     const float high = to_float(Half{static_cast<std::uint16_t>(bits + 1)});
     if (!std::isfinite(low)) break;
-    const float tie = std::isinf(high) ? low + (low - to_float(Half{static_cast<std::uint16_t>(bits - 1)})) / 2
-                                       : low + (high - low) / 2;
+    const float tie = std::isinf(high)
+                          ? low + (low - to_float(Half{static_cast<std::uint16_t>(bits - 1)})) / 2
+                          : low + (high - low) / 2;
     for (const float near : {low, tie}) {
       for (const float value : {std::nextafter(near, 0.0f), near, std::nextafter(near, HUGE_VALF)}) {
         values.push_back(value);
@@ -87,27 +88,34 @@ void expect_every_pattern_round_trips() {
   }
 }
 
-TEST(Half, every_float16_pattern_round_trips) { expect_every_pattern_round_trips<Float16>(); }
+TEST(Half, every_float16_pattern_round_trips) {
+  expect_every_pattern_round_trips<Float16>();
+}
 
-TEST(Half, every_bfloat16_pattern_round_trips) { expect_every_pattern_round_trips<BFloat16>(); }
+TEST(Half, every_bfloat16_pattern_round_trips) {
+  expect_every_pattern_round_trips<BFloat16>();
+}
 
 TEST(Half, every_float16_pattern_has_the_value_that_ieee_754_gives_it) {
   for (std::uint32_t bits = 0; bits <= 0xffff; ++bits) {
     const int exponent = static_cast<int>(bits >> 10 & 0x1f);
     const double fraction = std::ldexp(static_cast<double>(bits & 0x3ff), -10);
     if (exponent == 31) continue;
-    const double magnitude = exponent == 0 ? std::ldexp(fraction, -14) : std::ldexp(1 + fraction, exponent - 15);
+    const double magnitude =
+        exponent == 0 ? std::ldexp(fraction, -14) : std::ldexp(1 + fraction, exponent - 15);
     const double expected = (bits & 0x8000) != 0 ? -magnitude : magnitude;
     ASSERT_EQ(static_cast<double>(to_float(Float16{static_cast<std::uint16_t>(bits)})), expected) << bits;
   }
 }
 
 TEST(Half, float16_rounds_to_nearest_even_around_every_value_and_tie) {
-  for (const float value : deciding_values<Float16>()) expect_rounded_like_reference<Float16>(value, kFloat16);
+  for (const float value : deciding_values<Float16>())
+    expect_rounded_like_reference<Float16>(value, kFloat16);
 }
 
 TEST(Half, bfloat16_rounds_to_nearest_even_around_every_value_and_tie) {
-  for (const float value : deciding_values<BFloat16>()) expect_rounded_like_reference<BFloat16>(value, kBFloat16);
+  for (const float value : deciding_values<BFloat16>())
+    expect_rounded_like_reference<BFloat16>(value, kBFloat16);
 }
 
 TEST(Half, random_floats_round_like_the_reference) {

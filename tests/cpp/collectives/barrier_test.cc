@@ -23,7 +23,8 @@ TEST_P(DisseminationBarrier, no_rank_gets_through_before_all_have_come) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, DisseminationBarrier, ::testing::ValuesIn(kRankCounts), ::testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Ranks, DisseminationBarrier, ::testing::ValuesIn(kRankCounts),
+                         ::testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace hora::testing

@@ -25,13 +25,13 @@ TEST_P(BinomialBroadcast, reaches_every_rank_from_every_root) {
 
 TEST_P(BinomialBroadcast, does_not_depend_on_the_piece_size) {
   for (const std::uint64_t piece_bytes : {1, 7}) {
-    run_groups(
-        GetParam(), [](const Group& group) { expect_broadcast_from_every_root(group, 500); },
-        {.settings = {.piece_bytes = piece_bytes}});
+    run_groups(GetParam(), [](const Group& group) { expect_broadcast_from_every_root(group, 500); },
+               {.settings = {.piece_bytes = piece_bytes}});
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, BinomialBroadcast, ::testing::ValuesIn(kRankCounts), ::testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Ranks, BinomialBroadcast, ::testing::ValuesIn(kRankCounts),
+                         ::testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace hora::testing

@@ -31,7 +31,8 @@ TEST(Convert, a_factor_of_1_copies_every_bit) {
   for (const DType dtype : kAllDTypes) {
     if (is_half(dtype)) continue;
     Bytes source(24 * size_of(dtype));
-    for (std::size_t at = 0; at < source.size(); ++at) source[at] = static_cast<std::byte>(dtype == DType::kBool ? at % 2 : at * 37);
+    for (std::size_t at = 0; at < source.size(); ++at)
+      source[at] = static_cast<std::byte>(dtype == DType::kBool ? at % 2 : at * 37);
     Bytes copy(source.size());
     widen(source.data(), dtype, copy.data(), 24, 1.0);
     EXPECT_EQ(copy, source) << name(dtype);
@@ -73,7 +74,8 @@ TEST(Convert, integers_that_no_longer_fit_become_the_nearest_that_do) {
   EXPECT_THAT(scaled<std::int8_t>({100, -100}, 2.0), ElementsAre(127, -128));
   EXPECT_THAT(scaled<std::uint8_t>({100, 100}, -1.0), ElementsAre(0, 0));
   using Limits = std::numeric_limits<std::int64_t>;
-  EXPECT_THAT(scaled<std::int64_t>({Limits::max(), Limits::min()}, 3.0), ElementsAre(Limits::max(), Limits::min()));
+  EXPECT_THAT(scaled<std::int64_t>({Limits::max(), Limits::min()}, 3.0),
+              ElementsAre(Limits::max(), Limits::min()));
   EXPECT_THAT(scaled<std::int32_t>({1, -1}, HUGE_VAL), ElementsAre(2147483647, -2147483648));
   EXPECT_THAT(scaled<std::int32_t>({0, 5}, std::nan("")), ElementsAre(0, 0));
 }
@@ -131,7 +133,8 @@ TEST(Convert, division_truncates_toward_zero) {
   EXPECT_THAT(divided<std::int32_t>({7, -7, 1, -1, 0, 6}, 2), ElementsAre(3, -3, 0, 0, 0, 3));
   EXPECT_THAT(divided<std::int8_t>({-128, 127}, 3), ElementsAre(-42, 42));
   EXPECT_THAT(divided<std::uint8_t>({255, 2}, 3), ElementsAre(85, 0));
-  EXPECT_THAT(divided<std::int64_t>({std::numeric_limits<std::int64_t>::min()}, 3), ElementsAre(-3074457345618258602));
+  EXPECT_THAT(divided<std::int64_t>({std::numeric_limits<std::int64_t>::min()}, 3),
+              ElementsAre(-3074457345618258602));
 }
 
 TEST(Convert, only_integers_are_divided) {

@@ -16,7 +16,8 @@
 namespace hora::testing {
 namespace {
 
-constexpr ReduceOp kOps[] = {ReduceOp::kAverage, ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct};
+constexpr ReduceOp kOps[] = {ReduceOp::kAverage, ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax,
+                             ReduceOp::kProduct};
 
 template <typename T>
 T random_value(std::mt19937_64& random) {
@@ -43,7 +44,8 @@ T expected(ReduceOp op, T left, T right) {
 template <typename T>
 class ReduceKernel : public ::testing::Test {};
 
-using Types = ::testing::Types<std::uint8_t, std::int8_t, std::int16_t, std::int32_t, std::int64_t, float, double>;
+using Types =
+    ::testing::Types<std::uint8_t, std::int8_t, std::int16_t, std::int32_t, std::int64_t, float, double>;
 TYPED_TEST_SUITE(ReduceKernel, Types);
 
 TYPED_TEST(ReduceKernel, equals_the_serial_reference_for_every_op_and_length) {
@@ -57,7 +59,8 @@ TYPED_TEST(ReduceKernel, equals_the_serial_reference_for_every_op_and_length) {
       std::vector<TypeParam> result = left;
       reduce_into(result.data(), right.data(), count, dtype_of<TypeParam>(), op);
       for (std::size_t at = 0; at < count; ++at)
-        ASSERT_EQ(result[at], expected(op, left[at], right[at])) << name(op) << " at " << at << " of " << count;
+        ASSERT_EQ(result[at], expected(op, left[at], right[at]))
+            << name(op) << " at " << at << " of " << count;
     }
   }
 }
@@ -81,11 +84,12 @@ TYPED_TEST_SUITE(IntegerKernel, Integers);
 TYPED_TEST(IntegerKernel, sums_and_products_wrap_around) {
   using Limits = std::numeric_limits<TypeParam>;
   std::vector<TypeParam> sum{Limits::max(), Limits::min()};
-  reduce_into(sum.data(), std::vector<TypeParam>{1, Limits::min()}.data(), 2, dtype_of<TypeParam>(), ReduceOp::kSum);
+  reduce_into(sum.data(), std::vector<TypeParam>{1, Limits::min()}.data(), 2, dtype_of<TypeParam>(),
+              ReduceOp::kSum);
   EXPECT_EQ(sum, (std::vector<TypeParam>{Limits::min(), 0}));
   std::vector<TypeParam> product{Limits::max(), Limits::min()};
-  reduce_into(product.data(), std::vector<TypeParam>{Limits::max(), Limits::min()}.data(), 2, dtype_of<TypeParam>(),
-              ReduceOp::kProduct);
+  reduce_into(product.data(), std::vector<TypeParam>{Limits::max(), Limits::min()}.data(), 2,
+              dtype_of<TypeParam>(), ReduceOp::kProduct);
   EXPECT_EQ(product, (std::vector<TypeParam>{1, 0}));
 }
 
@@ -106,7 +110,8 @@ TYPED_TEST(FloatKernel, nan_on_either_side_gives_nan_for_every_op) {
       if (at % 3 == 1) right[at] = nan;
     }
     reduce_into(left.data(), right.data(), 40, dtype_of<TypeParam>(), op);
-    for (std::size_t at = 0; at < 40; ++at) EXPECT_EQ(std::isnan(left[at]), at % 3 != 2) << name(op) << " at " << at;
+    for (std::size_t at = 0; at < 40; ++at)
+      EXPECT_EQ(std::isnan(left[at]), at % 3 != 2) << name(op) << " at " << at;
   }
 }
 
@@ -116,7 +121,8 @@ TYPED_TEST(FloatKernel, infinities_are_ordinary_numbers_for_min_and_max) {
   const std::vector<TypeParam> operand{1, 1, infinity};
   reduce_into(values.data(), operand.data(), 3, dtype_of<TypeParam>(), ReduceOp::kMin);
   EXPECT_EQ(values, (std::vector<TypeParam>{1, -infinity, 1}));
-  reduce_into(values.data(), std::vector<TypeParam>{infinity, 1, -infinity}.data(), 3, dtype_of<TypeParam>(), ReduceOp::kMax);
+  reduce_into(values.data(), std::vector<TypeParam>{infinity, 1, -infinity}.data(), 3, dtype_of<TypeParam>(),
+              ReduceOp::kMax);
   EXPECT_EQ(values, (std::vector<TypeParam>{infinity, 1, 1}));
 }
 

@@ -34,7 +34,7 @@ TEST(Signature, every_field_survives_the_wire) {
 TEST(Signature, one_cut_short_anywhere_is_an_error) {
   const Bytes bytes = encoded(unusual_signature());
   for (std::size_t length = 0; length < bytes.size(); ++length) {
-    ByteReader in(std::span(bytes).first(length));
+    ByteReader in(std::span<const std::byte>(bytes).first(length));
     EXPECT_THROW(static_cast<void>(Signature::read(in)), Error) << length;
   }
 }

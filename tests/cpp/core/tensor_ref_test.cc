@@ -5,9 +5,13 @@
 namespace hora {
 namespace {
 
-TEST(TensorRef, a_scalar_has_one_element) { EXPECT_EQ(element_count(Shape{}), 1); }
+TEST(TensorRef, a_scalar_has_one_element) {
+  EXPECT_EQ(element_count(Shape{}), 1);
+}
 
-TEST(TensorRef, a_shape_with_a_zero_is_empty) { EXPECT_EQ(element_count(Shape{5, 0, 7}), 0); }
+TEST(TensorRef, a_shape_with_a_zero_is_empty) {
+  EXPECT_EQ(element_count(Shape{5, 0, 7}), 0);
+}
 
 TEST(TensorRef, counts_beyond_32_bits_are_exact) {
   const TensorRef tensor{nullptr, {std::int64_t{1} << 31, 5}, DType::kFloat64, DeviceKind::kHost};

@@ -35,14 +35,18 @@ TEST(Topology, one_rank_is_alone_everywhere) {
 
 TEST(Topology, local_ranks_count_within_the_host) {
   const std::vector<int> host_of{5, 5, 5, 9, 9};
-  EXPECT_THAT(of_each_rank(host_of, [](const Topology& t) { return t.local_rank(); }), ElementsAre(0, 1, 2, 0, 1));
-  EXPECT_THAT(of_each_rank(host_of, [](const Topology& t) { return t.local_size(); }), ElementsAre(3, 3, 3, 2, 2));
+  EXPECT_THAT(of_each_rank(host_of, [](const Topology& t) { return t.local_rank(); }),
+              ElementsAre(0, 1, 2, 0, 1));
+  EXPECT_THAT(of_each_rank(host_of, [](const Topology& t) { return t.local_size(); }),
+              ElementsAre(3, 3, 3, 2, 2));
 }
 
 TEST(Topology, cross_ranks_count_the_hosts_that_have_such_a_local_rank) {
   const std::vector<int> host_of{0, 1, 1, 1, 2, 2};
-  EXPECT_THAT(of_each_rank(host_of, [](const Topology& t) { return t.cross_rank(); }), ElementsAre(0, 1, 0, 0, 2, 1));
-  EXPECT_THAT(of_each_rank(host_of, [](const Topology& t) { return t.cross_size(); }), ElementsAre(3, 3, 2, 1, 3, 2));
+  EXPECT_THAT(of_each_rank(host_of, [](const Topology& t) { return t.cross_rank(); }),
+              ElementsAre(0, 1, 0, 0, 2, 1));
+  EXPECT_THAT(of_each_rank(host_of, [](const Topology& t) { return t.cross_size(); }),
+              ElementsAre(3, 3, 2, 1, 3, 2));
 }
 
 TEST(Topology, ranks_of_a_host_need_not_be_neighbours) {

@@ -29,7 +29,6 @@ double value_at(int rank, std::size_t number, std::size_t index) {
   return static_cast<double>((static_cast<std::size_t>(rank) * 3 + number * 5 + index) % 7) - 3;
 }
 
-
 void check_many_at_once(Session& session, DType dtype, ReduceOp op, bool in_place) {
   const int rank = session.topology().rank();
   std::vector<Tensor> inputs;
@@ -43,7 +42,8 @@ void check_many_at_once(Session& session, DType dtype, ReduceOp op, bool in_plac
   std::vector<HandlePtr> handles;
   for (std::size_t number = 0; number < inputs.size(); ++number) {
     TensorRef output = in_place ? inputs[number].ref() : outputs[number].ref();
-    handles.push_back(session.submit(allreduce("t" + std::to_string(number), inputs[number].ref(), output, op)));
+    handles.push_back(
+        session.submit(allreduce("t" + std::to_string(number), inputs[number].ref(), output, op)));
   }
   for (const HandlePtr& handle : handles) wait(session, handle);
 
@@ -61,21 +61,21 @@ void check_many_at_once(Session& session, DType dtype, ReduceOp op, bool in_plac
 
 class Fusion : public ::testing::TestWithParam<int> {};
 
-INSTANTIATE_TEST_SUITE_P(Ranks, Fusion, ::testing::ValuesIn(kRankCounts), ::testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Ranks, Fusion, ::testing::ValuesIn(kRankCounts),
+                         ::testing::PrintToStringParamName());
 
 TEST_P(Fusion, results_do_not_depend_on_the_threshold) {
   for (const std::uint64_t threshold : kThresholds) {
-    run_ranks(
-        GetParam(),
-        [](Session& session) {
-          for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kInt16, DType::kFloat64}) {
-            for (const bool in_place : {false, true}) {
-              check_many_at_once(session, dtype, ReduceOp::kSum, in_place);
-              check_many_at_once(session, dtype, ReduceOp::kAverage, in_place);
-            }
-          }
-        },
-        {.settings = {.fusion_threshold = threshold}});
+    run_ranks(GetParam(),
+              [](Session& session) {
+                for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kInt16, DType::kFloat64}) {
+                  for (const bool in_place : {false, true}) {
+                    check_many_at_once(session, dtype, ReduceOp::kSum, in_place);
+                    check_many_at_once(session, dtype, ReduceOp::kAverage, in_place);
+                  }
+                }
+              },
+              {.settings = {.fusion_threshold = threshold}});
   }
 }
 
@@ -88,7 +88,8 @@ TEST_P(Fusion, different_dtypes_and_ops_at_once_do_not_mix) {
     std::vector<double> fact{session.topology().rank() + 1.0};
     std::vector<HandlePtr> handles{session.submit(allreduce("sum", ref(sum))),
                                    session.submit(allreduce("highest", ref(highest), ReduceOp::kMax)),
-                                   session.submit(allreduce("counts", ref(counts))), session.submit(broadcast("fact", ref(fact), 0))};
+                                   session.submit(allreduce("counts", ref(counts))),
+                                   session.submit(broadcast("fact", ref(fact), 0))};
     for (const HandlePtr& handle : handles) wait(session, handle);
     EXPECT_EQ(sum, (std::vector<float>{static_cast<float>(size), 2.0f * static_cast<float>(size)}));
     EXPECT_EQ(highest[0], static_cast<float>(size - 1));
@@ -104,10 +105,13 @@ class Gate {
 
   [[nodiscard]] std::unique_ptr<Transport> wrap(std::unique_ptr<Transport> inner) {
     if (inner->topology().rank() == 0)
-      return std::make_unique<DisturbedTransport>(std::move(inner), Disturbance{.holds_data = [this] { return missing_ > 0; }});
-    return std::make_unique<DisturbedTransport>(std::move(inner), Disturbance{.on_post = [this](int, const Bytes& message) {
-      if (kind_of(message) == MessageKind::kAnnounce) missing_ -= static_cast<int>(decode_announcements(message, Cache(0)).size());
-    }});
+      return std::make_unique<DisturbedTransport>(std::move(inner),
+                                                  Disturbance{.holds_data = [this] { return missing_ > 0; }});
+    return std::make_unique<DisturbedTransport>(
+        std::move(inner), Disturbance{.on_post = [this](int, const Bytes& message) {
+          if (kind_of(message) == MessageKind::kAnnounce)
+            missing_ -= static_cast<int>(decode_announcements(message, Cache(0)).size());
+        }});
   }
 
   void count_own() { --missing_; }

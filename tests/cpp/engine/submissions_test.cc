@@ -38,7 +38,8 @@ TEST(Submissions, unnamed_calls_and_refusals_are_numbered_together) {
   submissions.push_refusal(named(""));
   submissions.push(named("x"));
   submissions.push(named(""));
-  EXPECT_THAT(taken_from(submissions), ElementsAre("unnamed call 1", "unnamed call 2", "'x'", "unnamed call 3"));
+  EXPECT_THAT(taken_from(submissions),
+              ElementsAre("unnamed call 1", "unnamed call 2", "'x'", "unnamed call 3"));
 }
 
 TEST(Submissions, a_name_in_use_is_refused_until_it_is_released) {

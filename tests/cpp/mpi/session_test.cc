@@ -69,11 +69,13 @@ TEST(MpiSession, many_tensors_at_once_give_the_same_results_as_one_by_one) {
     const Settings settings{.fusion_threshold = threshold};
     Session session(open_job(settings), settings);
     std::vector<std::vector<float>> tensors;
-    for (std::size_t number = 0; number < 50; ++number) tensors.emplace_back(number * 3, static_cast<float>(number));
+    for (std::size_t number = 0; number < 50; ++number)
+      tensors.emplace_back(number * 3, static_cast<float>(number));
     for (int round = 0; round < 3; ++round) {
       std::vector<HandlePtr> handles;
       for (std::size_t number = 0; number < 50; ++number)
-        handles.push_back(session.submit(allreduce("t" + std::to_string(number), ref(tensors[number]), ReduceOp::kAverage)));
+        handles.push_back(session.submit(
+            allreduce("t" + std::to_string(number), ref(tensors[number]), ReduceOp::kAverage)));
       for (const HandlePtr& handle : handles) wait(session, handle);
     }
     for (std::size_t number = 0; number < 50; ++number)

@@ -12,7 +12,8 @@ void run_process(const std::function<void(Transport&)>& body) {
   body(*transport);
 }
 
-INSTANTIATE_TEST_SUITE_P(Mpi, TransportConformance, ::testing::Values(TransportCase{"processes", run_process}), name_of);
+INSTANTIATE_TEST_SUITE_P(Mpi, TransportConformance,
+                         ::testing::Values(TransportCase{"processes", run_process}), name_of);
 
 TEST(MpiTransport, ranks_of_one_machine_are_on_one_host) {
   const auto transport = open_job();

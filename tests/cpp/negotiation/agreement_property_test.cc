@@ -1,4 +1,5 @@
-// Random jobs: any tree, any order in which ranks submit, any interleaving of messages, any moment of planning.
+// Random jobs: any tree, any order in which ranks submit, any interleaving of messages, any moment of
+// planning.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -28,9 +29,9 @@ class Rank {
   explicit Rank(Script script) : script_(std::move(script)), next_round_(script_.named.size(), 0) {}
 
   [[nodiscard]] bool finished() const {
-    return next_unnamed_ == script_.unnamed.size() && std::ranges::all_of(next_round_, [this](std::size_t round) {
-             return round == script_.named.front().size();
-           });
+    return next_unnamed_ == script_.unnamed.size() &&
+           std::ranges::all_of(next_round_,
+                               [this](std::size_t round) { return round == script_.named.front().size(); });
   }
 
   /// Something this rank may submit now, given what has come out here.
@@ -73,14 +74,17 @@ Script make_script() {
   for (int tensor = 0; tensor < kTensors; ++tensor) {
     std::vector<Request>& rounds = script.named.emplace_back();
     for (int round = 0; round < kRounds; ++round)
-      rounds.push_back(named_request(fmt::format("t{}", tensor), {1 + tensor, tensor % 2 == 0 ? 2 : 2 + round % 2}));
+      rounds.push_back(
+          named_request(fmt::format("t{}", tensor), {1 + tensor, tensor % 2 == 0 ? 2 : 2 + round % 2}));
   }
   for (int call = 0; call < kUnnamed; ++call)
     script.unnamed.push_back(unnamed_request(static_cast<std::uint64_t>(call + 1), {1 + call % 2}));
   return script;
 }
 
-std::vector<Rank> same_for_all(int size) { return std::vector<Rank>(static_cast<std::size_t>(size), Rank(make_script())); }
+std::vector<Rank> same_for_all(int size) {
+  return std::vector<Rank>(static_cast<std::size_t>(size), Rank(make_script()));
+}
 
 /// Moves the job in random steps until every rank has submitted all, or `stop` says so.
 template <typename Stop>
@@ -120,7 +124,8 @@ std::map<std::string, int> expected_occurrences() {
 
 void expect_same_sequence_everywhere(const VirtualJob& job) {
   const std::vector<std::string> first = describe_batches(job.batches(0));
-  for (int rank = 1; rank < job.size(); ++rank) ASSERT_EQ(describe_batches(job.batches(rank)), first) << "rank " << rank;
+  for (int rank = 1; rank < job.size(); ++rank)
+    ASSERT_EQ(describe_batches(job.batches(rank)), first) << "rank " << rank;
 }
 
 /// Runs `check` for many random jobs and names the seed of the first that fails.
@@ -147,7 +152,7 @@ NegotiatorOptions random_options(std::mt19937& random) {
 }
 
 TEST(Agreement, all_ranks_get_the_same_batches_with_every_tensor_exactly_once) {
-  for_seeds(150, 40, [](std::mt19937& random, const JobShape& shape) {
+  for_seeds(80, 40, [](std::mt19937& random, const JobShape& shape) {
     VirtualJob job(shape, random_options(random));
     std::vector<Rank> ranks = same_for_all(shape.size());
     run_randomly(job, ranks, random);
@@ -159,7 +164,7 @@ TEST(Agreement, all_ranks_get_the_same_batches_with_every_tensor_exactly_once) {
 }
 
 TEST(Agreement, each_round_of_a_tensor_comes_out_with_its_own_shape) {
-  for_seeds(60, 20, [](std::mt19937& random, const JobShape& shape) {
+  for_seeds(40, 20, [](std::mt19937& random, const JobShape& shape) {
     VirtualJob job(shape, random_options(random));
     std::vector<Rank> ranks = same_for_all(shape.size());
     run_randomly(job, ranks, random);
@@ -178,7 +183,7 @@ TEST(Agreement, each_round_of_a_tensor_comes_out_with_its_own_shape) {
 
 TEST(Agreement, batches_never_exceed_the_fusion_threshold_unless_one_tensor_does) {
   constexpr std::uint64_t kThreshold = 30;
-  for_seeds(60, 12, [](std::mt19937& random, const JobShape& shape) {
+  for_seeds(40, 12, [](std::mt19937& random, const JobShape& shape) {
     VirtualJob job(shape, negotiator_options(kThreshold));
     std::vector<Rank> ranks = same_for_all(shape.size());
     run_randomly(job, ranks, random);
@@ -193,13 +198,15 @@ TEST(Agreement, batches_never_exceed_the_fusion_threshold_unless_one_tensor_does
 }
 
 TEST(Agreement, after_the_first_rounds_no_message_carries_a_name) {
-  for_seeds(60, 40, [](std::mt19937& random, const JobShape& shape) {
+  for_seeds(40, 40, [](std::mt19937& random, const JobShape& shape) {
     VirtualJob job(shape, negotiator_options());
     std::vector<Rank> warm_up = same_for_all(shape.size());
     run_randomly(job, warm_up, random);
     job.settle();
     std::uint64_t longest = 0;
-    job.on_send = [&](int, int, const Bytes& message) { longest = std::max<std::uint64_t>(longest, message.size()); };
+    job.on_send = [&](int, int, const Bytes& message) {
+      longest = std::max<std::uint64_t>(longest, message.size());
+    };
     const std::uint64_t before = job.messages();
     for (int rank = 0; rank < shape.size(); ++rank) {
       for (const std::vector<Request>& rounds : make_script().named) job.submit(rank, rounds.front());
@@ -213,7 +220,7 @@ TEST(Agreement, after_the_first_rounds_no_message_carries_a_name) {
 }
 
 TEST(Agreement, ids_mean_the_same_on_every_rank) {
-  for_seeds(60, 40, [](std::mt19937& random, const JobShape& shape) {
+  for_seeds(40, 40, [](std::mt19937& random, const JobShape& shape) {
     VirtualJob job(shape, random_options(random));
     std::vector<Rank> ranks = same_for_all(shape.size());
     run_randomly(job, ranks, random);
@@ -245,14 +252,15 @@ std::vector<Dissent> random_dissent(std::mt19937& random, int size, const Signat
 }
 
 TEST(Agreement, a_mismatch_names_exactly_the_ranks_that_sent_each_variant) {
-  for_seeds(200, 40, [](std::mt19937& random, const JobShape& shape) {
+  for_seeds(100, 40, [](std::mt19937& random, const JobShape& shape) {
     const Script usual = make_script();
     const Request& last = usual.named[0].back();
     const std::vector<Dissent> dissent = random_dissent(random, shape.size(), last.signature);
     std::vector<Script> scripts(static_cast<std::size_t>(shape.size()), usual);
     std::vector<Variant> variants;
     for (const Dissent& way : dissent) {
-      for (const int rank : way.ranks) scripts[static_cast<std::size_t>(rank)].named[0].back().signature = way.signature;
+      for (const int rank : way.ranks)
+        scripts[static_cast<std::size_t>(rank)].named[0].back().signature = way.signature;
       variants.push_back({way.signature, RankSet(way.ranks)});
     }
     const bool agree = dissent.size() == 1 && dissent[0].signature.refusal.empty();
@@ -275,7 +283,7 @@ TEST(Agreement, a_mismatch_names_exactly_the_ranks_that_sent_each_variant) {
 }
 
 TEST(Agreement, a_departure_cuts_the_sequence_at_the_same_place_everywhere) {
-  for_seeds(200, 40, [](std::mt19937& random, const JobShape& shape) {
+  for_seeds(100, 40, [](std::mt19937& random, const JobShape& shape) {
     VirtualJob job(shape, random_options(random));
     std::vector<Rank> ranks = same_for_all(shape.size());
     int steps_left = static_cast<int>(random() % 1500);
@@ -295,12 +303,13 @@ TEST(Agreement, a_departure_cuts_the_sequence_at_the_same_place_everywhere) {
 }
 
 TEST(Agreement, a_failure_at_any_moment_reaches_every_rank) {
-  for_seeds(200, 40, [](std::mt19937& random, const JobShape& shape) {
+  for_seeds(100, 40, [](std::mt19937& random, const JobShape& shape) {
     VirtualJob job(shape, random_options(random));
     std::vector<Rank> ranks = same_for_all(shape.size());
     int steps_left = static_cast<int>(random() % 1500);
     run_randomly(job, ranks, random, [&] { return steps_left-- == 0; });
-    if (random() % 4 == 0) job.leave(static_cast<int>(random() % static_cast<unsigned>(shape.size())), "it was shut down");
+    if (random() % 4 == 0)
+      job.leave(static_cast<int>(random() % static_cast<unsigned>(shape.size())), "it was shut down");
     const int failing = static_cast<int>(random() % static_cast<unsigned>(shape.size()));
     int notes = 0;
     job.on_send = [&](int, int, const Bytes& message) { notes += kind_of(message) == MessageKind::kFailure; };

@@ -13,9 +13,13 @@ Signature shaped(Shape shape) {
   return signature;
 }
 
-Request named(const std::string& name, Shape shape) { return {{name, 0}, shaped(std::move(shape)), 0}; }
+Request named(const std::string& name, Shape shape) {
+  return {{name, 0}, shaped(std::move(shape)), 0};
+}
 
-Request unnamed(std::uint64_t number, Shape shape) { return {{"", number}, shaped(std::move(shape)), 0}; }
+Request unnamed(std::uint64_t number, Shape shape) {
+  return {{"", number}, shaped(std::move(shape)), 0};
+}
 
 TEST(Cache, finds_nothing_it_has_not_learned) {
   const Cache cache(10);

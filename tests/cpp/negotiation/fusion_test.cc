@@ -29,7 +29,9 @@ std::vector<std::string> batches_of(std::vector<ReadyTensor> ready, std::uint64_
   return texts;
 }
 
-TEST(Fusion, nothing_ready_makes_no_batch) { EXPECT_TRUE(fuse({}, options(kThreshold)).empty()); }
+TEST(Fusion, nothing_ready_makes_no_batch) {
+  EXPECT_TRUE(fuse({}, options(kThreshold)).empty());
+}
 
 TEST(Fusion, tensors_share_a_batch_up_to_the_threshold) {
   EXPECT_THAT(batches_of({tensor("a", 400), tensor("b", 300), tensor("c", 300)}), ElementsAre("a+b+c"));
@@ -45,7 +47,8 @@ TEST(Fusion, sizes_around_the_threshold) {
 }
 
 TEST(Fusion, a_tensor_above_the_threshold_travels_alone_and_does_not_end_the_open_batch) {
-  EXPECT_THAT(batches_of({tensor("a", 1), tensor("big", kThreshold + 1), tensor("b", 1)}), ElementsAre("a+b", "big"));
+  EXPECT_THAT(batches_of({tensor("a", 1), tensor("big", kThreshold + 1), tensor("b", 1)}),
+              ElementsAre("a+b", "big"));
 }
 
 TEST(Fusion, threshold_0_sends_each_tensor_alone) {
@@ -57,12 +60,14 @@ TEST(Fusion, threshold_0_sends_empty_tensors_alone_too) {
 }
 
 TEST(Fusion, only_tensors_that_differ_in_nothing_but_name_and_shape_share_a_batch) {
-  const std::vector<Signature> different{
-      {.dtype = DType::kFloat64}, {.op = OpKind::kBroadcast},  {.reduce = ReduceOp::kMax}, {.prescale = 0.5},
-      {.postscale = 0.5},         {.device = DeviceKind::kCuda}, {.process_set = 1},         {.root = 1}};
+  const std::vector<Signature> different{{.dtype = DType::kFloat64}, {.op = OpKind::kBroadcast},
+                                         {.reduce = ReduceOp::kMax}, {.prescale = 0.5},
+                                         {.postscale = 0.5},         {.device = DeviceKind::kCuda},
+                                         {.process_set = 1},         {.root = 1}};
   for (const Signature& signature : different) {
-    EXPECT_THAT(batches_of({tensor("a", 8), tensor("b", 8, signature), tensor("c", 8), tensor("d", 8, signature)}),
-                ElementsAre("a+c", "b+d"));
+    EXPECT_THAT(
+        batches_of({tensor("a", 8), tensor("b", 8, signature), tensor("c", 8), tensor("d", 8, signature)}),
+        ElementsAre("a+c", "b+d"));
   }
 }
 

@@ -34,7 +34,8 @@ std::vector<Announcement> sample_announcements() {
 Plan sample_plan() {
   Plan plan;
   plan.batches.push_back({{{{"t1", 0}, shaped({1}), 1}, {{"t2", 0}, shaped({2}), 2}}, 1024, ""});
-  plan.batches.push_back({{{{"new", 0}, shaped({2, 3}), 3}, {{"", 5}, shaped({9}), 4}, {{"", 6}, shaped({9}), 4}}, 1, ""});
+  plan.batches.push_back(
+      {{{{"new", 0}, shaped({2, 3}), 3}, {{"", 5}, shaped({9}), 4}, {{"", 6}, shaped({9}), 4}}, 1, ""});
   plan.batches.push_back({{{{"bad", 0}, shaped({4}), 0}}, 0, "allreduce 'bad': ranks differ"});
   plan.departure = Departure{3, "it was shut down"};
   return plan;
@@ -127,7 +128,8 @@ TEST(Message, an_unknown_id_is_an_error) {
 TEST(Message, one_cut_short_anywhere_is_an_error) {
   const Bytes announcements = encode(sample_announcements());
   for (std::size_t length = 0; length < announcements.size(); ++length) {
-    EXPECT_THROW(static_cast<void>(decode_announcements(std::span(announcements).first(length), cache_with(3))), Error)
+    EXPECT_THROW(
+        static_cast<void>(decode_announcements(std::span(announcements).first(length), cache_with(3))), Error)
         << length;
   }
   const Bytes plan = encode(sample_plan(), 3);
@@ -139,8 +141,9 @@ TEST(Message, one_cut_short_anywhere_is_an_error) {
 
 TEST(Message, a_damaged_one_never_crashes_its_reader) {
   std::mt19937 random(11);
-  const std::vector<Bytes> intact{encode(sample_announcements()), encode(sample_plan(), 3), encode(Departure{1, "x"})};
-  for (int round = 0; round < 20000; ++round) {
+  const std::vector<Bytes> intact{encode(sample_announcements()), encode(sample_plan(), 3),
+                                  encode(Departure{1, "x"})};
+  for (int round = 0; round < 10000; ++round) {
     Bytes message = intact[random() % intact.size()];
     for (unsigned change = 1 + random() % 3; change > 0; --change)
       message[random() % message.size()] = static_cast<std::byte>(random());

@@ -27,9 +27,9 @@ TEST(Mismatch, of_equally_many_ranks_the_lowest_come_first) {
 }
 
 TEST(Mismatch, names_the_ops_that_differ) {
-  EXPECT_EQ(text_of({{{.shape = {2}}, RankSet({0})},
-                     {{.op = OpKind::kBroadcast, .shape = {2}}, RankSet({1, 2})}}),
-            "tensor 'x': rank 0 sent allreduce float32[2], ranks 1,2 sent broadcast float32[2]");
+  EXPECT_EQ(
+      text_of({{{.shape = {2}}, RankSet({0})}, {{.op = OpKind::kBroadcast, .shape = {2}}, RankSet({1, 2})}}),
+      "tensor 'x': rank 0 sent allreduce float32[2], ranks 1,2 sent broadcast float32[2]");
 }
 
 TEST(Mismatch, a_barrier_has_no_tensor) {
@@ -50,11 +50,14 @@ TEST(Mismatch, names_roots_that_differ) {
 }
 
 TEST(Mismatch, names_scale_factors_that_differ) {
-  EXPECT_EQ(text_of({{{.prescale = 0.5, .postscale = 2, .shape = {2}}, RankSet({0})},
-                     {{.prescale = 1, .postscale = 2, .shape = {2}}, RankSet({1})}}),
-            "allreduce 'x': rank 0 sent float32[2] prescale_factor 0.5, rank 1 sent float32[2] prescale_factor 1");
-  EXPECT_EQ(text_of({{{.postscale = 0.25, .shape = {2}}, RankSet({0})}, {{.postscale = 1, .shape = {2}}, RankSet({1})}}),
-            "allreduce 'x': rank 0 sent float32[2] postscale_factor 0.25, rank 1 sent float32[2] postscale_factor 1");
+  EXPECT_EQ(
+      text_of({{{.prescale = 0.5, .postscale = 2, .shape = {2}}, RankSet({0})},
+               {{.prescale = 1, .postscale = 2, .shape = {2}}, RankSet({1})}}),
+      "allreduce 'x': rank 0 sent float32[2] prescale_factor 0.5, rank 1 sent float32[2] prescale_factor 1");
+  EXPECT_EQ(text_of({{{.postscale = 0.25, .shape = {2}}, RankSet({0})},
+                     {{.postscale = 1, .shape = {2}}, RankSet({1})}}),
+            "allreduce 'x': rank 0 sent float32[2] postscale_factor 0.25, rank 1 sent float32[2] "
+            "postscale_factor 1");
 }
 
 TEST(Mismatch, names_devices_that_differ) {
@@ -78,7 +81,8 @@ TEST(Mismatch, a_dimension_that_may_differ_is_a_star) {
 TEST(Mismatch, a_refusal_gives_its_reason) {
   EXPECT_EQ(text_of({{{.refusal = "dtype complex64 is not supported"}, RankSet({1})},
                      {{.shape = {2}}, RankSet({0, 2, 3})}}),
-            "allreduce 'x': rank 1 refused the call (dtype complex64 is not supported), ranks 0,2,3 sent float32[2]");
+            "allreduce 'x': rank 1 refused the call (dtype complex64 is not supported), ranks 0,2,3 sent "
+            "float32[2]");
 }
 
 TEST(Mismatch, a_refusal_does_not_count_as_a_difference_of_the_others) {
@@ -88,7 +92,9 @@ TEST(Mismatch, a_refusal_does_not_count_as_a_difference_of_the_others) {
 }
 
 TEST(Mismatch, three_ways_are_told_apart) {
-  EXPECT_EQ(text_of({{{.shape = {1}}, RankSet({0, 5})}, {{.shape = {2}}, RankSet({3})}, {{.shape = {3}}, RankSet({1, 2, 4})}}),
+  EXPECT_EQ(text_of({{{.shape = {1}}, RankSet({0, 5})},
+                     {{.shape = {2}}, RankSet({3})},
+                     {{.shape = {3}}, RankSet({1, 2, 4})}}),
             "allreduce 'x': rank 3 sent float32[2], ranks 0,5 sent float32[1], ranks 1,2,4 sent float32[3]");
 }
 

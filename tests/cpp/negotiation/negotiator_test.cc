@@ -93,7 +93,9 @@ TEST(Negotiator, beyond_the_capacity_further_tensors_work_without_an_id) {
     ASSERT_EQ(job.batches(4).size(), 9u);
     for (const Batch& batch : job.batches(4)) {
       const BatchEntry& entry = batch.entries.front();
-      EXPECT_EQ(entry.id, static_cast<std::uint64_t>(entry.key.name[0] - 'a') < capacity ? entry.key.name[0] - 'a' + 1u : 0u);
+      EXPECT_EQ(entry.id, static_cast<std::uint64_t>(entry.key.name[0] - 'a') < capacity
+                              ? entry.key.name[0] - 'a' + 1u
+                              : 0u);
     }
     EXPECT_EQ(job.at(4).cache().size(), capacity);
   }
@@ -106,15 +108,16 @@ TEST(Negotiator, a_changed_shape_gets_a_further_id_and_the_old_one_stays) {
     job.settle();
   }
   EXPECT_THAT(describe_batches(job.batches(4)),
-              ElementsAre("allreduce 'x' float32[2] #1", "allreduce 'x' float32[3] #2", "allreduce 'x' float32[2] #1",
-                          "allreduce 'x' float32[3] #2"));
+              ElementsAre("allreduce 'x' float32[2] #1", "allreduce 'x' float32[3] #2",
+                          "allreduce 'x' float32[2] #1", "allreduce 'x' float32[3] #2"));
 }
 
 TEST(Negotiator, unnamed_calls_are_paired_by_number_and_share_an_id) {
   VirtualJob job(kTwoHosts, negotiator_options(0));
   for (int rank = 0; rank < 5; ++rank) {
     const bool backwards = rank % 2 == 1;
-    for (const std::uint64_t number : {backwards ? 3 : 1, 2, backwards ? 1 : 3}) job.submit(rank, unnamed_request(number));
+    for (const std::uint64_t number : {backwards ? 3 : 1, 2, backwards ? 1 : 3})
+      job.submit(rank, unnamed_request(number));
   }
   job.settle();
   EXPECT_THAT(describe_batches(job.batches(4)),
@@ -126,12 +129,14 @@ TEST(Negotiator, unnamed_calls_are_paired_by_number_and_share_an_id) {
 TEST(Negotiator, a_mismatch_is_an_error_on_all_ranks_that_names_each) {
   for (int odd_rank = 0; odd_rank < 5; ++odd_rank) {
     VirtualJob job(kTwoHosts, negotiator_options());
-    for (int rank = 0; rank < 5; ++rank) job.submit(rank, with_shape_on(named_request("x"), rank, odd_rank, {7}));
+    for (int rank = 0; rank < 5; ++rank)
+      job.submit(rank, with_shape_on(named_request("x"), rank, odd_rank, {7}));
     job.settle();
     std::vector<int> others{0, 1, 2, 3, 4};
     std::erase(others, odd_rank);
     const std::string expected =
-        fmt::format("allreduce 'x': rank {} sent float32[7], ranks {} sent float32[2]", odd_rank, RankSet(others).to_string());
+        fmt::format("allreduce 'x': rank {} sent float32[7], ranks {} sent float32[2]", odd_rank,
+                    RankSet(others).to_string());
     for (int rank = 0; rank < 5; ++rank) {
       ASSERT_EQ(job.batches(rank).size(), 1u);
       EXPECT_EQ(job.batches(rank).front().error, expected);
@@ -144,7 +149,8 @@ TEST(Negotiator, a_rank_that_changes_a_cached_tensor_is_told_from_those_that_do_
     VirtualJob job(kTwoHosts, negotiator_options());
     submit_everywhere(job, named_request("x"));
     job.settle();
-    for (int rank = 0; rank < 5; ++rank) job.submit(rank, with_shape_on(named_request("x"), rank, odd_rank, {7}));
+    for (int rank = 0; rank < 5; ++rank)
+      job.submit(rank, with_shape_on(named_request("x"), rank, odd_rank, {7}));
     job.settle();
     EXPECT_THAT(job.batches(2).back().error, HasSubstr(fmt::format("rank {} sent float32[7]", odd_rank)));
     EXPECT_EQ(job.batches(2).back().error, job.batches(4).back().error);

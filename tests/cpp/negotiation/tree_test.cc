@@ -69,9 +69,11 @@ TEST(Tree, only_rank_0_is_the_root) {
 TEST(Tree, parents_and_children_agree) {
   for_many_jobs([](const std::vector<Tree>& trees, const auto&, int) {
     for (const Tree& tree : trees) {
-      for (const int child : tree.children()) EXPECT_EQ(trees[static_cast<std::size_t>(child)].parent(), tree.rank());
+      for (const int child : tree.children())
+        EXPECT_EQ(trees[static_cast<std::size_t>(child)].parent(), tree.rank());
       if (!tree.parent()) continue;
-      EXPECT_EQ(std::ranges::count(trees[static_cast<std::size_t>(*tree.parent())].children(), tree.rank()), 1);
+      EXPECT_EQ(std::ranges::count(trees[static_cast<std::size_t>(*tree.parent())].children(), tree.rank()),
+                1);
     }
   });
 }
@@ -96,7 +98,8 @@ TEST(Tree, only_the_lowest_rank_of_a_host_talks_to_other_hosts) {
     for (const Tree& tree : trees) {
       const Topology topology = Topology::split(tree.rank(), static_cast<int>(trees.size()), split);
       if (topology.local_rank() == 0) continue;
-      for (const int child : tree.children()) EXPECT_EQ(topology.host_of(child), topology.host_of(tree.rank()));
+      for (const int child : tree.children())
+        EXPECT_EQ(topology.host_of(child), topology.host_of(tree.rank()));
       EXPECT_EQ(topology.host_of(*tree.parent()), topology.host_of(tree.rank()));
     }
   });

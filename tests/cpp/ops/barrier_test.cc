@@ -10,7 +10,8 @@ namespace {
 
 class Barrier : public ::testing::TestWithParam<int> {};
 
-INSTANTIATE_TEST_SUITE_P(Ranks, Barrier, ::testing::ValuesIn(kRankCounts), ::testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Ranks, Barrier, ::testing::ValuesIn(kRankCounts),
+                         ::testing::PrintToStringParamName());
 
 TEST_P(Barrier, no_rank_gets_through_before_all_have_come) {
   std::atomic<int> arrived{0};

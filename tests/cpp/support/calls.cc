@@ -12,14 +12,19 @@ constexpr std::chrono::seconds kFarTooLong{45};
 
 void await(Session& session, const HandlePtr& handle) {
   if (!session.wait_until(*handle, Clock::now() + kFarTooLong))
-    throw std::runtime_error(fmt::format("'{}' did not complete within {} s", handle->name(), kFarTooLong.count()));
+    throw std::runtime_error(
+        fmt::format("'{}' did not complete within {} s", handle->name(), kFarTooLong.count()));
   session.release(*handle);
 }
 
 }  // namespace
 
 Call allreduce(std::string name, TensorRef input, TensorRef output, ReduceOp reduce) {
-  return {.op = OpKind::kAllreduce, .name = std::move(name), .input = std::move(input), .output = std::move(output), .reduce = reduce};
+  return {.op = OpKind::kAllreduce,
+          .name = std::move(name),
+          .input = std::move(input),
+          .output = std::move(output),
+          .reduce = reduce};
 }
 
 Call allgather(std::string name, TensorRef input) {
@@ -27,7 +32,11 @@ Call allgather(std::string name, TensorRef input) {
 }
 
 Call broadcast(std::string name, TensorRef input, TensorRef output, int root) {
-  return {.op = OpKind::kBroadcast, .name = std::move(name), .input = std::move(input), .output = std::move(output), .root = root};
+  return {.op = OpKind::kBroadcast,
+          .name = std::move(name),
+          .input = std::move(input),
+          .output = std::move(output),
+          .root = root};
 }
 
 Call barrier(std::string name) {

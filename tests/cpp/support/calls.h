@@ -33,7 +33,8 @@ template <typename T>
   return ref(values, {static_cast<std::int64_t>(values.size())});
 }
 
-[[nodiscard]] Call allreduce(std::string name, TensorRef input, TensorRef output, ReduceOp reduce = ReduceOp::kSum);
+[[nodiscard]] Call allreduce(std::string name, TensorRef input, TensorRef output,
+                             ReduceOp reduce = ReduceOp::kSum);
 [[nodiscard]] Call allgather(std::string name, TensorRef input);
 [[nodiscard]] Call broadcast(std::string name, TensorRef input, TensorRef output, int root);
 [[nodiscard]] Call barrier(std::string name = "");

@@ -28,7 +28,8 @@ double mark(int rank, std::size_t index) {
 
 /// A text about the first difference, or "".
 std::string difference(DType dtype, const std::vector<double>& got, const std::vector<double>& expected) {
-  if (got.size() != expected.size()) return fmt::format("{} elements instead of {}", got.size(), expected.size());
+  if (got.size() != expected.size())
+    return fmt::format("{} elements instead of {}", got.size(), expected.size());
   for (std::size_t index = 0; index < got.size(); ++index) {
     if (!close_enough(dtype, got[index], expected[index]))
       return fmt::format("element {} is {} instead of {}", index, got[index], expected[index]);
@@ -76,11 +77,12 @@ void check_allreduce(Session& session, const AllreduceCase& kase) {
   const Tensor& result = kase.in_place ? input : output;
   EXPECT_EQ(difference(kase.dtype, result.values(), expected_allreduce(kase, session.topology().size())), "")
       << "rank " << rank << ", " << kase.to_string();
-  if (!kase.in_place) EXPECT_TRUE(input.bytes() == sent) << kase.to_string() << " changed its input";
+  EXPECT_TRUE(kase.in_place || input.bytes() == sent) << kase.to_string() << " changed its input";
   expect_same_on_all_ranks(session, result.bytes());
 }
 
-void check_allgather(Session& session, DType dtype, const std::vector<std::int64_t>& rows, std::int64_t row_length) {
+void check_allgather(Session& session, DType dtype, const std::vector<std::int64_t>& rows,
+                     std::int64_t row_length) {
   const int rank = session.topology().rank();
   const std::int64_t own_rows = rows[static_cast<std::size_t>(rank)];
   Tensor input(dtype, {own_rows, row_length}, [&](std::size_t index) { return mark(rank, index); });
@@ -98,7 +100,8 @@ void check_allgather(Session& session, DType dtype, const std::vector<std::int64
   EXPECT_EQ(output.sizes, rows);
   EXPECT_EQ(output.dtype, dtype);
   const std::span<const std::byte> bytes(output.data.get(), output.bytes());
-  EXPECT_EQ(difference(dtype, values_of(dtype, bytes), expected), "") << "rank " << rank << ", " << name(dtype);
+  EXPECT_EQ(difference(dtype, values_of(dtype, bytes), expected), "")
+      << "rank " << rank << ", " << name(dtype);
   expect_same_on_all_ranks(session, bytes);
 }
 
@@ -112,9 +115,9 @@ void check_broadcast(Session& session, DType dtype, std::size_t length, int root
 
   const Tensor expected(dtype, shape, [&](std::size_t index) { return mark(root, index); });
   const Tensor& result = in_place ? input : output;
-  EXPECT_TRUE(result.bytes() == expected.bytes())
-      << "rank " << rank << ", " << name(dtype) << "[" << length << "] from " << root << (in_place ? " in place" : "");
-  if (!in_place) EXPECT_TRUE(input.bytes() == sent) << "broadcast changed its input";
+  EXPECT_TRUE(result.bytes() == expected.bytes()) << "rank " << rank << ", " << name(dtype) << "[" << length
+                                                  << "] from " << root << (in_place ? " in place" : "");
+  EXPECT_TRUE(in_place || input.bytes() == sent) << "broadcast changed its input";
 }
 
 void expect_same_on_all_ranks(Session& session, std::span<const std::byte> bytes) {

@@ -30,7 +30,8 @@ struct AllreduceCase {
 void check_allreduce(Session& session, const AllreduceCase& kase);
 
 /// Every rank contributes `rows[rank]` rows of `row_length` elements.
-void check_allgather(Session& session, DType dtype, const std::vector<std::int64_t>& rows, std::int64_t row_length);
+void check_allgather(Session& session, DType dtype, const std::vector<std::int64_t>& rows,
+                     std::int64_t row_length);
 
 void check_broadcast(Session& session, DType dtype, std::size_t length, int root, bool in_place);
 

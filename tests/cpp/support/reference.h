@@ -15,7 +15,8 @@ struct Factors {
 
 /// Allreduce of one element as documented, one rank after the other, in float64 and wrapping 64-bit integers.
 /// The result is not rounded to a floating `dtype`.
-[[nodiscard]] double reduced(DType dtype, ReduceOp op, std::span<const double> contributions, Factors factors = {});
+[[nodiscard]] double reduced(DType dtype, ReduceOp op, std::span<const double> contributions,
+                             Factors factors = {});
 
 /// Whether a result equals what was expected; a floating one may be two units in its last place away, or as
 /// far as rounding in the accumulation type leads when a few numbers below 100 cancel out.

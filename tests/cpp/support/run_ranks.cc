@@ -47,7 +47,9 @@ struct Run {
 
   [[nodiscard]] bool wait_for(std::chrono::seconds time) {
     std::unique_lock lock(mutex);
-    return changed.wait_for(lock, time, [this] { return std::accumulate(ended.begin(), ended.end(), true, std::logical_and<>()); });
+    return changed.wait_for(lock, time, [this] {
+      return std::accumulate(ended.begin(), ended.end(), true, std::logical_and<>());
+    });
   }
 
   [[nodiscard]] std::string unfinished() {
@@ -113,8 +115,8 @@ void run_threads(int size, const RunOptions& options, const Body& body) {
   const auto fabric = make_memory_fabric(size);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
-    threads.emplace_back(run_rank, std::ref(run), rank, make_transport(fabric, rank, size, options, run.stopped),
-                         std::cref(body));
+    threads.emplace_back(run_rank, std::ref(run), rank,
+                         make_transport(fabric, rank, size, options, run.stopped), std::cref(body));
   }
   end_in_time(run, options.deadline);
   for (std::thread& thread : threads) thread.join();

@@ -15,10 +15,10 @@ namespace hora::testing {
 using WrapTransport = std::function<std::unique_ptr<Transport>(std::unique_ptr<Transport>)>;
 
 struct RunOptions {
-  std::vector<int> host_split;  ///< ranks per host; empty: all on one
-  Settings settings;
+  std::vector<int> host_split = {};  ///< ranks per host; empty: all on one
+  Settings settings = {};
   std::chrono::seconds deadline{60};
-  WrapTransport wrap;
+  WrapTransport wrap = {};
 };
 
 /// Runs `body` once per rank, each on a thread of its own with a real Session over the in-memory transport,

@@ -36,7 +36,8 @@ class Tensor {
 /// The value that `dtype` stores for `value`, rounded or wrapped.
 [[nodiscard]] double stored(DType dtype, double value);
 
-inline constexpr DType kAllDTypes[] = {DType::kBool,  DType::kUInt8,   DType::kInt8,     DType::kInt16,   DType::kInt32,
-                                       DType::kInt64, DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64};
+inline constexpr DType kAllDTypes[] = {DType::kBool,    DType::kUInt8,  DType::kInt8,    DType::kInt16,
+                                       DType::kInt32,   DType::kInt64,  DType::kFloat16, DType::kBFloat16,
+                                       DType::kFloat32, DType::kFloat64};
 
 }  // namespace hora::testing

@@ -20,7 +20,8 @@ void yield() {
 
 Bytes pattern(std::size_t length, int salt) {
   Bytes bytes(length);
-  for (std::size_t at = 0; at < length; ++at) bytes[at] = static_cast<std::byte>(at * 7 + static_cast<std::size_t>(salt));
+  for (std::size_t at = 0; at < length; ++at)
+    bytes[at] = static_cast<std::byte>(at * 7 + static_cast<std::size_t>(salt));
   return bytes;
 }
 
@@ -53,18 +54,17 @@ TEST(Group, members_talk_by_their_number_in_the_group) {
 
 TEST(Group, transfers_longer_than_a_piece_arrive_whole) {
   for (const std::uint64_t piece_bytes : {1, 2, 7, 999, 1000, 1001}) {
-    run_groups(
-        2,
-        [](const Group& group) {
-          const Bytes sent = pattern(1000, group.rank());
-          Bytes got(1000);
-          Transfer incoming = group.recv(1 - group.rank(), got);
-          Transfer outgoing = group.send(1 - group.rank(), sent);
-          group.wait(incoming);
-          group.wait(outgoing);
-          EXPECT_TRUE(got == pattern(1000, 1 - group.rank()));
-        },
-        {.settings = {.piece_bytes = piece_bytes}});
+    run_groups(2,
+               [](const Group& group) {
+                 const Bytes sent = pattern(1000, group.rank());
+                 Bytes got(1000);
+                 Transfer incoming = group.recv(1 - group.rank(), got);
+                 Transfer outgoing = group.send(1 - group.rank(), sent);
+                 group.wait(incoming);
+                 group.wait(outgoing);
+                 EXPECT_TRUE(got == pattern(1000, 1 - group.rank()));
+               },
+               {.settings = {.piece_bytes = piece_bytes}});
   }
 }
 
