@@ -13,7 +13,7 @@ Duration choose_rest(const RestState& state) {
     return std::clamp<Duration>(state.quiet / 16, 20us, 200us);
   }
   if (state.answer_due) return std::clamp<Duration>(state.quiet / 4, 20us, 200us);
-  return std::clamp<Duration>(state.quiet / 4, 50us, 1ms);
+  return std::clamp<Duration>(state.quiet / 16, 50us, 2ms);
 }
 
 }  // namespace hora

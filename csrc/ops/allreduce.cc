@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
+#include "collectives/chunks.h"
 #include "collectives/convert.h"
 #include "collectives/ring.h"
 #include "ops/ops.h"
@@ -31,12 +33,22 @@ Scaling scaling_of(const Signature& signature, int size) {
   return scaling;
 }
 
-void load(const Submission& tensor, const Scaling& scaling, std::byte* destination) {
-  widen(tensor.input.data, tensor.input.dtype, destination, tensor.input.count(), scaling.before);
+/// Packs the tensors one after another in accumulation type.
+void load(const HostCall& call, const Scaling& scaling, std::byte* at) {
+  for (const Submission* tensor : call.tensors) {
+    const TensorRef& input = tensor->input;
+    widen(input.data, input.dtype, at, input.count(), scaling.before);
+    at += input.count() * size_of(accumulation_type(input.dtype));
+  }
 }
 
-void store(const std::byte* source, const Submission& tensor, const Scaling& scaling) {
-  narrow(source, tensor.output.dtype, tensor.output.data, tensor.output.count(), scaling.after);
+/// Unpacks them from their own type.
+void store(const HostCall& call, const std::byte* at) {
+  for (const Submission* tensor : call.tensors) {
+    const std::size_t bytes = tensor->output.bytes();
+    if (at != tensor->output.data) std::copy_n(at, bytes, tensor->output.data);
+    at += bytes;
+  }
 }
 
 }  // namespace
@@ -58,31 +70,33 @@ void check_allreduce(const Submission& submission, int) {
   }
 }
 
+/// Each rank finishes the chunk that it has reduced, so that scaling and rounding cost 1/size of the data and
+/// halves travel as halves in the second half of the ring.
 void allreduce_on_host(const HostCall& call) {
   const Signature& signature = call.batch.signature();
-  const DType type = accumulation_type(signature.dtype);
+  const DType dtype = signature.dtype;
+  const DType type = accumulation_type(dtype);
   const Scaling scaling = scaling_of(signature, call.group.size());
 
   std::size_t count = 0;
   for (const Submission* tensor : call.tensors) count += tensor->input.count();
-  // A single tensor that accumulates in its own type is reduced where the result belongs.
-  const bool in_output = call.tensors.size() == 1 && type == signature.dtype;
+  // A single tensor is put together where the result belongs.
+  std::byte* const output = call.tensors.size() == 1 ? call.tensors[0]->output.data : nullptr;
   const std::size_t bytes = count * size_of(type);
-  const std::span<std::byte> data =
-      in_output ? std::span(call.tensors[0]->output.data, bytes) : call.staging.at_least(bytes);
+  std::byte* const sums = output != nullptr && type == dtype ? output : call.staging.at_least(bytes).data();
+  load(call, scaling, sums);
+  const int own = ring_reduce_scatter(call.group, {sums, bytes}, type, signature.reduce, call.scratch);
 
-  std::byte* at = data.data();
-  for (const Submission* tensor : call.tensors) {
-    load(*tensor, scaling, at);
-    at += tensor->input.count() * size_of(type);
-  }
-  ring_allreduce(call.group, data, type, signature.reduce, call.scratch);
-  if (scaling.divisor != 1) divide(data.data(), type, count, scaling.divisor);
-  at = data.data();
-  for (const Submission* tensor : call.tensors) {
-    store(at, *tensor, scaling);
-    at += tensor->output.count() * size_of(type);
-  }
+  std::byte* results = output;
+  if (results == nullptr)
+    results = type == dtype ? sums : call.scratch.at_least(count * size_of(dtype)).data();
+  const Chunks chunks(count, call.group.size());
+  std::byte* const own_sums = sums + chunks.first(own) * size_of(type);
+  if (scaling.divisor != 1) divide(own_sums, type, chunks.length(own), scaling.divisor);
+  narrow(own_sums, dtype, results + chunks.first(own) * size_of(dtype), chunks.length(own), scaling.after);
+  ring_allgather(call.group, {results, count * size_of(dtype)},
+                 chunk_bounds(call.group, count, size_of(dtype)), own);
+  store(call, results);
 }
 
 }  // namespace hora

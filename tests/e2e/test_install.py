@@ -52,6 +52,13 @@ def pip_install(venv: Path, source: Path, **environment: str) -> subprocess.Comp
     )
 
 
+def quick_compiler(path: Path) -> Path:
+    """Return a compiler that does not optimise: these tests are about what is built, not about its speed."""
+    path.write_text('#!/bin/sh\nexec c++ "$@" -O0 -g0\n')
+    path.chmod(0o755)
+    return path
+
+
 def copy_sources(target: Path) -> Path:
     shutil.copytree(ROOT, target, ignore=shutil.ignore_patterns(*NOT_SOURCES))
     return target
@@ -73,7 +80,8 @@ def venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def installed(venv: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A virtual environment without PyTorch into which Hora was installed."""
-    result = pip_install(venv, copy_sources(tmp_path_factory.mktemp("sources") / "hora"))
+    folder = tmp_path_factory.mktemp("sources")
+    result = pip_install(venv, copy_sources(folder / "hora"), CXX=str(quick_compiler(folder / "c++")))
     assert result.returncode == 0, f"{result.stdout[-5000:]}\n{result.stderr[-3000:]}"
     return venv
 

@@ -51,6 +51,8 @@ def run_launch(plan: Plan, logs: Path, until: float) -> list[Result]:
     until
         Time of `time.monotonic` at which everything must have ended.
     """
+    if time.monotonic() > until:
+        return [Result(plan.title, "failed", "not run: the time for all tests is over")]
     folder = logs / plan.title.replace(" ", "-")
     shutil.rmtree(folder, ignore_errors=True)
     results: list[Result] = []
@@ -132,7 +134,9 @@ class Launch:
             raise Trouble(f"the process of rank {lost[0]} ended; exit code of the launch: {code}")
         if self._process.poll() is not None:
             raise Trouble(f"the launch ended with exit code {self._process.returncode}")
-        if time.monotonic() > min(self.conversation.deadline, self._until):
+        if time.monotonic() > self._until:
+            raise Trouble("stopped: the time for this suite is over")
+        if time.monotonic() > self.conversation.deadline:
             raise Trouble(f"hangs: no report from ranks {self.conversation.silent()} in time")
 
     def _wait_for_exit(self) -> None:

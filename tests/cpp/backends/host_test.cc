@@ -1,0 +1,29 @@
+#include "backends/host.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace hora {
+namespace {
+
+Batch batch_on(DeviceKind device) {
+  Batch batch;
+  batch.entries.push_back({{"x", 0}, {.device = device}, 1});
+  return batch;
+}
+
+TEST(HostBackend, accepts_host_memory_only) {
+  const HostBackend backend;
+  EXPECT_TRUE(backend.accepts(batch_on(DeviceKind::kHost)));
+  EXPECT_FALSE(backend.accepts(batch_on(DeviceKind::kCuda)));
+}
+
+TEST(HostBackend, is_among_the_backends_of_this_build) {
+  const auto backends = make_backends();
+  EXPECT_TRUE(std::ranges::any_of(
+      backends, [](const auto& each) { return each->accepts(batch_on(DeviceKind::kHost)); }));
+}
+
+}  // namespace
+}  // namespace hora
