@@ -49,7 +49,8 @@ class Session {
   /// not wait.
   void refuse(OpKind op, const std::string& name, const std::string& reason);
 
-  /// Blocks until complete or the deadline has passed; says whether it is complete.
+  /// Blocks until complete or the deadline has passed; says whether it is complete. The waiting thread takes
+  /// part in the work; a batch that it has begun is finished first, also past the deadline.
   [[nodiscard]] bool wait_until(Handle& handle, TimePoint deadline);
   /// The name of a handle that has been waited for or seen complete may be used again.
   void release(const Handle& handle);

@@ -4,8 +4,6 @@
 #include <sched.h>
 #include <sys/prctl.h>
 
-#include <cfenv>
-
 namespace hora {
 
 void name_this_thread(const char* name) {
@@ -16,8 +14,13 @@ void sleep_precisely() {
   prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
 }
 
-void use_standard_float_mode() {
+StandardFloatMode::StandardFloatMode() {
+  std::fegetenv(&saved_);
   std::fesetenv(FE_DFL_ENV);
+}
+
+StandardFloatMode::~StandardFloatMode() {
+  std::fesetenv(&saved_);
 }
 
 int usable_cores() {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cfenv>
+
 namespace hora {
 
 /// Shown by debuggers and `top -H`; at most 15 characters.
@@ -8,9 +10,18 @@ void name_this_thread(const char* name);
 /// Sleeps of this thread end within about 1 us of their time instead of the system's 50 us.
 void sleep_precisely();
 
-/// Standard rounding, denormals kept, whatever mode the creating thread had set: results must not depend on
-/// it.
-void use_standard_float_mode();
+/// While it lives, this thread computes with standard rounding and denormals kept, whatever mode its user has
+/// set: results must not depend on which thread does the work.
+class StandardFloatMode {
+ public:
+  StandardFloatMode();
+  ~StandardFloatMode();
+  StandardFloatMode(const StandardFloatMode&) = delete;
+  StandardFloatMode& operator=(const StandardFloatMode&) = delete;
+
+ private:
+  std::fenv_t saved_;
+};
 
 /// Number of cores this process may run on.
 [[nodiscard]] int usable_cores();

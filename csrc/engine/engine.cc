@@ -24,6 +24,11 @@ constexpr int kTreeArity = 16;
 constexpr auto kLeaveDeadline = std::chrono::seconds(10);
 constexpr auto kFailureFlushDeadline = std::chrono::seconds(1);
 constexpr int kWorldTag = 1;
+// A waiting thread gives the role back after so much silence: then the answer takes long, and it may sleep.
+constexpr auto kHelpingTime = std::chrono::milliseconds(2);
+// How long the background thread stays away when another has the role.
+constexpr auto kLentPause = std::chrono::milliseconds(1);
+constexpr int kRoleAttempts = 100;
 
 std::shared_ptr<const std::vector<int>> ranks_up_to(int size) {
   auto ranks = std::make_shared<std::vector<int>>(static_cast<std::size_t>(size));
@@ -51,21 +56,60 @@ Engine::~Engine() {
 
 void Engine::submit(Submission submission) {
   submissions_.push(std::move(submission));
-  transport_->wake();
+  announce_soon();
 }
 
 void Engine::refuse(Submission submission) {
   submissions_.push_refusal(std::move(submission));
-  transport_->wake();
+  announce_soon();
+}
+
+/// A background thread that looks by itself every other millisecond is not woken: that would take a core from
+/// the caller's computation, and a caller who waits does the work himself.
+void Engine::announce_soon() {
+  if (transport_->notices_arrivals()) transport_->wake();
 }
 
 bool Engine::wait_until(Handle& handle, TimePoint deadline) {
   if (handle.done()) return true;
   ++waiting_;
-  transport_->wake();
+  help(handle, deadline);
   const bool done = handle.wait_until(deadline);
   --waiting_;
   return done;
+}
+
+void Engine::help(const Handle& handle, TimePoint deadline) {
+  std::unique_lock role(role_, std::try_to_lock);
+  for (int attempt = 0; !role && attempt < kRoleAttempts && !handle.done(); ++attempt) {
+    std::this_thread::yield();
+    role.try_lock();
+  }
+  if (role) {
+    const StandardFloatMode mode;
+    try {
+      last_work_ = Clock::now();
+      while (!handle.done() && !is_over()) {
+        if (turn()) continue;
+        const TimePoint now = Clock::now();
+        if (now > deadline || now - last_work_ > kHelpingTime) break;
+        std::this_thread::yield();
+      }
+    } catch (const std::exception& error) {
+      broken_ = exchange_.failure.value_or(Failure{topology().rank(), error.what()});
+    }
+    if (!has_work_left()) return;
+    role.unlock();
+  }
+  transport_->wake();
+}
+
+bool Engine::is_over() const {
+  return ended_ || broken_ || (exchange_.departure && exchange_.agreed.empty());
+}
+
+bool Engine::has_work_left() {
+  return is_over() || !parked_.empty() || !exchange_.agreed.empty() || !transport_->flushed();
 }
 
 void Engine::leave() {
@@ -78,32 +122,46 @@ void Engine::leave() {
 void Engine::run() {
   name_this_thread("hora-engine");
   sleep_precisely();
-  use_standard_float_mode();
+  const StandardFloatMode mode;
   try {
     run_until_departure();
+    const std::lock_guard role(role_);
     depart(*exchange_.departure);
   } catch (const std::exception& error) {
-    fail(exchange_.failure.value_or(Failure{topology().rank(), error.what()}));
+    const std::lock_guard role(role_);
+    if (!broken_) broken_ = exchange_.failure.value_or(Failure{topology().rank(), error.what()});
+    fail(*broken_);
   }
 }
 
 void Engine::run_until_departure() {
-  TimePoint last_work = Clock::now();
   for (;;) {
-    const bool worked = advance(exchange_.agreed.empty());
-    if (!exchange_.agreed.empty()) {
-      Batch batch = std::move(exchange_.agreed.front());
-      exchange_.agreed.pop_front();
-      execute(std::move(batch));
-      last_work = Clock::now();
-    } else if (exchange_.departure) {
-      return;
-    } else if (worked) {
-      last_work = Clock::now();
+    Duration rest = kLentPause;
+    if (std::unique_lock role(role_, std::try_to_lock); role) {
+      if (broken_) raise(ErrorKind::kSessionFailed, "{}", broken_->reason);
+      if (is_over()) return;
+      if (turn()) continue;
+      rest = pause();
+    }
+    if (rest == Duration::zero()) {
+      std::this_thread::yield();
     } else {
-      rest(last_work);
+      transport_->sleep(rest);
     }
   }
+}
+
+/// Takes what is there and runs one batch; says whether there was anything to do.
+bool Engine::turn() {
+  bool worked = advance(exchange_.agreed.empty());
+  if (!exchange_.agreed.empty()) {
+    Batch batch = std::move(exchange_.agreed.front());
+    exchange_.agreed.pop_front();
+    execute(std::move(batch));
+    worked = true;
+  }
+  if (worked) last_work_ = Clock::now();
+  return worked;
 }
 
 bool Engine::advance(bool engine_is_free) {
@@ -183,18 +241,13 @@ void Engine::execute(Batch batch) {
   for (Submission& tensor : tensors) tensor.handle->succeed(std::move(tensor.result));
 }
 
-void Engine::rest(TimePoint last_work) {
+Duration Engine::pause() {
   // MPI moves a message only while it is called.
-  const bool must_stay = !transport_->flushed();
-  const Duration pause = choose_rest({.quiet = Clock::now() - last_work,
-                                      .caller_waits = waiting_ > 0 || leaving_,
-                                      .answer_due = !parked_.empty(),
-                                      .notices_arrivals = transport_->notices_arrivals()});
-  if (must_stay || pause == Duration::zero()) {
-    std::this_thread::yield();
-  } else {
-    transport_->sleep(pause);
-  }
+  if (!transport_->flushed()) return Duration::zero();
+  return choose_rest({.quiet = Clock::now() - last_work_,
+                      .caller_waits = waiting_ > 0 || leaving_,
+                      .answer_due = !parked_.empty(),
+                      .notices_arrivals = transport_->notices_arrivals()});
 }
 
 void Engine::depart(const Departure& departure) {
@@ -229,6 +282,7 @@ void Engine::fail(const Failure& failure) {
 }
 
 void Engine::end(const Error& reason) {
+  ended_ = true;
   submissions_.close(reason);
   std::vector<Submission> unfinished;
   static_cast<void>(submissions_.take(unfinished));

@@ -4,6 +4,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -20,15 +21,20 @@
 
 namespace hora {
 
-/// One thread per session that takes submissions, agrees with the other ranks, runs what was agreed, in
-/// order, and completes handles. It runs no foreign code and takes no foreign lock.
+/// Takes submissions, agrees with the other ranks, runs what was agreed, in order, and completes handles. It
+/// runs no foreign code and takes no foreign lock.
+///
+/// Who waits, works: one thread at a time has the engine's role and takes its turns. It belongs to the
+/// background thread of the session, which looks after it from time to time, but a thread that waits for a
+/// handle takes it meanwhile, so that a blocking call costs no hand-over between threads. Only the background
+/// thread ends the session.
 ///
 /// The control plane also goes on inside every wait of a collective (`advance`), where it receives, merges,
 /// orders and relays, but never runs a batch.
 ///
 /// Lock map: submissions_ and counters_ are shared and guard themselves; waiting_ and leaving_ are atomics;
-/// joining thread_ -> join_mutex_; wake() of the transport may be called from anywhere; all else belongs to
-/// the engine's thread.
+/// joining thread_ -> join_mutex_; sleep() and wake() of the transport may be called beside the role, sleep()
+/// by the background thread only; all else -> role_.
 class Engine {
  public:
   Engine(std::unique_ptr<Transport> transport, const Settings& settings);
@@ -46,7 +52,8 @@ class Engine {
   void refuse(Submission submission);
   /// Makes a handle's name usable again.
   void release(const Handle& handle) { submissions_.release(handle.name()); }
-  /// Blocks until the handle is complete or the deadline has passed; says whether it is complete.
+  /// Blocks until the handle is complete or the deadline has passed; says whether it is complete. A thread
+  /// that runs a batch meanwhile finishes it first.
   [[nodiscard]] bool wait_until(Handle& handle, TimePoint deadline);
 
   /// Leaves the job: what was agreed before still runs, everything else fails, on all ranks. Blocks until the
@@ -54,12 +61,17 @@ class Engine {
   void leave();
 
  private:
+  void announce_soon();
   void run();
   void run_until_departure();
+  bool turn();
+  void help(const Handle& handle, TimePoint deadline);
+  [[nodiscard]] bool is_over() const;
+  [[nodiscard]] bool has_work_left();
   bool advance(bool engine_is_free);
   void park(Submission submission);
   void execute(Batch batch);
-  void rest(TimePoint last_work);
+  [[nodiscard]] Duration pause();
   void depart(const Departure& departure);
   void fail(const Failure& failure);
   void end(const Error& reason);
@@ -73,6 +85,10 @@ class Engine {
   Submissions submissions_;
   std::atomic<int> waiting_{0};
   std::atomic<bool> leaving_{false};
+  std::mutex role_;
+  TimePoint last_work_ = Clock::now();
+  std::optional<Failure> broken_;  // found by a helping thread
+  bool ended_ = false;
   bool leave_announced_ = false;
   TimePoint leave_deadline_;
   std::vector<Submission> taken_;

@@ -12,8 +12,8 @@ Duration choose_rest(const RestState& state) {
     if (state.quiet < 2ms) return 0ns;
     return std::clamp<Duration>(state.quiet / 16, 20us, 200us);
   }
-  if (state.answer_due) return std::clamp<Duration>(state.quiet / 4, 20us, 200us);
-  return std::clamp<Duration>(state.quiet / 16, 50us, 2ms);
+  if (state.answer_due) return std::clamp<Duration>(state.quiet / 4, 200us, 1ms);
+  return std::clamp<Duration>(state.quiet / 16, 200us, 2ms);
 }
 
 }  // namespace hora

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import ast
-import os
 import subprocess
 import time
 import uuid
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from harness import processes
 from harness.launch import Plan, run_launch
+from harness.mpirun import rank_environment
 from harness.results import Result, Suite
 
 ROOT = Path(__file__).parents[2]
@@ -67,9 +68,9 @@ def parallel_plans(keyword: str | None) -> Iterator[Plan]:
         yield Plan(title, [*paths, *keyword_arguments(keyword)], ranks, under_mpirun=True)
 
 
-def module_constants(path: Path) -> dict[str, object]:
+def module_constants(path: Path) -> dict[str, Any]:
     """Return the constants that a module assigns at its top, without running it."""
-    constants: dict[str, object] = {}
+    constants: dict[str, Any] = {}
     for statement in ast.parse(path.read_text()).body:
         if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
             name = statement.targets[0].id
@@ -91,18 +92,25 @@ def run_cpp(keyword: str | None, until: float) -> Suite:
     command = ["ctest", "--preset", "dev", "--output-junit", str(report)]
     command += [] if keyword is None else ["-R", keyword, "--no-tests=ignore"]
     mark = uuid.uuid4().hex
-    environment = {**os.environ, processes.MARK: mark}
     trouble = ""
     with log.open("wb") as output:
         try:
-            limit_s = min(until - start, LIMITS_S["cpp"])
-            subprocess.run(command, cwd=ROOT, env=environment, stdout=output, stderr=output, timeout=limit_s)
+            ended = subprocess.run(
+                command,
+                cwd=ROOT,
+                env=rank_environment(**{processes.MARK: mark}),
+                stdout=output,
+                stderr=output,
+                timeout=min(until - start, LIMITS_S["cpp"]),
+            )
+            trouble = f"exit code {ended.returncode}" if ended.returncode else ""
         except (OSError, subprocess.TimeoutExpired) as error:
             trouble = str(error)
         finally:
             processes.end_all(mark)
     results = read_junit(report) if report.exists() else []
-    if trouble or not (results or keyword):
+    explained = any(result.outcome == "failed" for result in results)
+    if not explained and (trouble or not (results or keyword)):
         results.append(Result("cpp", "failed", f"{trouble}\n{log.read_text(errors='replace')[-3000:]}"))
     return Suite("cpp", results, time.monotonic() - start)
 
