@@ -1,14 +1,12 @@
-// A thread that waits keeps its deadline whatever the engine is doing, for signals are handled in between.
+// Threads that wait take turns at the engine's work; each ends when its own call is complete.
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <thread>
 
 #include "api/session.h"
 #include "engine/counters.h"
 #include "support/calls.h"
-#include "support/disturbed_transport.h"
 #include "support/run_ranks.h"
 
 namespace hora::testing {
@@ -18,15 +16,6 @@ using namespace std::chrono_literals;
 
 // Long against what anything here needs.
 constexpr auto kSoon = 4s;
-
-/// Rank 0 gets no data before the gate is open.
-WrapTransport hold_rank_0_until(const std::atomic<bool>& open) {
-  return [&open](std::unique_ptr<Transport> inner) -> std::unique_ptr<Transport> {
-    if (inner->topology().rank() != 0) return inner;
-    return std::make_unique<DisturbedTransport>(std::move(inner),
-                                                Disturbance{.holds_data = [&open] { return !open; }});
-  };
-}
 
 TEST(Waiting, of_many_threads_ends_for_each_when_its_own_call_is_complete) {
   run_ranks(3, [](Session& session) {
