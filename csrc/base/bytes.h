@@ -42,6 +42,12 @@ class ByteWriter {
 
   [[nodiscard]] Bytes take() { return std::move(bytes_); }
 
+  /// What has been written, until the next call.
+  [[nodiscard]] std::span<const std::byte> written() const { return bytes_; }
+
+  /// Forgets what has been written and keeps the memory.
+  void clear() { bytes_.clear(); }
+
  private:
   void append(const void* source, std::size_t length) {
     if (length == 0) return;
@@ -63,6 +69,18 @@ class ByteReader {
     T value;
     std::memcpy(&value, take(sizeof(T)).data(), sizeof(T));
     return value;
+  }
+
+  /// A value of an enumeration or bool of one byte, written by `fixed`, from 0 to `highest`.
+  template <typename T>
+    requires(sizeof(T) == 1)
+  [[nodiscard]] T one_of(T highest) {
+    const auto value = static_cast<std::uint8_t>(take(1)[0]);
+    if (value > static_cast<std::uint8_t>(highest)) {
+      raise(ErrorKind::kSessionFailed, "damaged message: {} is not one of 0 to {}", value,
+            static_cast<std::uint8_t>(highest));
+    }
+    return static_cast<T>(value);
   }
 
   [[nodiscard]] std::uint64_t varint() {

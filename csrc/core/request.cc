@@ -20,10 +20,10 @@ void Signature::write(ByteWriter& out) const {
 
 Signature Signature::read(ByteReader& in) {
   Signature signature;
-  signature.op = in.fixed<OpKind>();
-  signature.dtype = in.fixed<DType>();
-  signature.device = in.fixed<DeviceKind>();
-  signature.reduce = in.fixed<ReduceOp>();
+  signature.op = in.one_of(OpKind::kBarrier);
+  signature.dtype = in.one_of(DType::kFloat64);
+  signature.device = in.one_of(DeviceKind::kCuda);
+  signature.reduce = in.one_of(ReduceOp::kProduct);
   signature.root = in.signed_varint();
   signature.process_set = static_cast<std::int32_t>(in.signed_varint());
   signature.prescale = in.fixed<double>();

@@ -1,41 +1,44 @@
 #include "negotiation/cache.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace hora {
 
-std::uint32_t Cache::find(const Request& request) const {
-  if (!request.signature.refusal.empty()) return 0;
-  if (request.key.number != 0) {
-    const auto found = unnamed_.find(request.signature);
-    return found == unnamed_.end() ? 0 : found->second;
-  }
-  const auto found = named_.find(request.key.name);
-  if (found == named_.end()) return 0;
-  for (const std::uint32_t id : found->second) {
-    if (get(id).signature == request.signature) return id;
-  }
-  return 0;
+Cache::Meaning Cache::encode(const std::string& name, const Signature& signature) const {
+  scratch_.clear();
+  scratch_.text(name);
+  signature.write(scratch_);
+  const auto written = scratch_.written();
+  return {reinterpret_cast<const char*>(written.data()), written.size()};
 }
 
-const Cache::Known& Cache::get(std::uint32_t id) const {
-  if (id == 0 || id > known_.size())
+std::uint32_t Cache::find(const Request& request) const {
+  if (!request.signature.refusal.empty()) return 0;
+  const auto found = ids_.find(encode(request.key.name, request.signature));
+  return found == ids_.end() ? 0 : found->second;
+}
+
+Cache::Known Cache::get(std::uint32_t id) const {
+  if (id == 0 || id > meanings_.size())
     raise(ErrorKind::kSessionFailed, "a message uses the unknown tensor id {}", id);
-  return known_[id - 1];
+  ByteReader in(std::as_bytes(std::span(meanings_[id - 1])));
+  std::string name = in.text();
+  return {std::move(name), Signature::read(in)};
 }
 
 std::uint32_t Cache::next_id() const {
-  return known_.size() < capacity_ ? static_cast<std::uint32_t>(known_.size() + 1) : 0;
+  return meanings_.size() < capacity_ ? static_cast<std::uint32_t>(meanings_.size() + 1) : 0;
 }
 
 void Cache::learn(std::uint32_t id, const std::string& name, const Signature& signature) {
-  if (id != known_.size() + 1) raise(ErrorKind::kSessionFailed, "tensor id {} arrived out of order", id);
-  known_.push_back({name, signature});
-  if (name.empty()) {
-    unnamed_.emplace(signature, id);
-  } else {
-    named_[name].push_back(id);
-  }
+  if (id != meanings_.size() + 1) raise(ErrorKind::kSessionFailed, "tensor id {} arrived out of order", id);
+  const Meaning meaning = encode(name, signature);
+  auto* const kept = static_cast<char*>(memory_->allocate(meaning.size(), 1));
+  std::ranges::copy(meaning, kept);
+  meanings_.emplace_back(kept, meaning.size());
+  ids_.emplace(meanings_.back(), id);
 }
 
 }  // namespace hora

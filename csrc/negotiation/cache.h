@@ -1,11 +1,14 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <memory>
+#include <memory_resource>
+#include <string>
+#include <string_view>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
+#include "base/bytes.h"
 #include "core/request.h"
 
 namespace hora {
@@ -16,6 +19,10 @@ namespace hora {
 /// passes. A tensor whose shape changes gets a further id and keeps the old one, so alternating shapes stay
 /// cached. All unnamed calls of one signature share one id. Ids are never given again: an announcement in
 /// flight can therefore never be credited to another tensor.
+///
+/// Entries live as long as the session and are learnt amid a program's own allocations, so they are kept
+/// encoded in memory of their own: spread over the heap, each could keep a freed tensor's memory from being
+/// used again.
 class Cache {
  public:
   explicit Cache(std::uint64_t capacity) : capacity_(capacity) {}
@@ -29,7 +36,7 @@ class Cache {
   [[nodiscard]] std::uint32_t find(const Request& request) const;
 
   /// What an id means. Throws when it was never given.
-  [[nodiscard]] const Known& get(std::uint32_t id) const;
+  [[nodiscard]] Known get(std::uint32_t id) const;
 
   /// Root only: the next free id, or 0 when the capacity is used up.
   [[nodiscard]] std::uint32_t next_id() const;
@@ -37,13 +44,21 @@ class Cache {
   /// Learns an id from a plan.
   void learn(std::uint32_t id, const std::string& name, const Signature& signature);
 
-  [[nodiscard]] std::size_t size() const { return known_.size(); }
+  [[nodiscard]] std::size_t size() const { return meanings_.size(); }
 
  private:
+  /// A name and a signature, encoded.
+  using Meaning = std::string_view;
+
+  /// Valid until the next call.
+  [[nodiscard]] Meaning encode(const std::string& name, const Signature& signature) const;
+
   std::uint64_t capacity_;
-  std::vector<Known> known_;  // id - 1 is the index
-  std::unordered_map<std::string, std::vector<std::uint32_t>> named_;
-  std::unordered_map<Signature, std::uint32_t> unnamed_;
+  std::unique_ptr<std::pmr::memory_resource> memory_ =
+      std::make_unique<std::pmr::monotonic_buffer_resource>();
+  std::pmr::vector<Meaning> meanings_{memory_.get()};  // id - 1 is the index
+  std::pmr::unordered_map<Meaning, std::uint32_t> ids_{memory_.get()};
+  mutable ByteWriter scratch_;
 };
 
 }  // namespace hora

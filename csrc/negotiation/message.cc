@@ -15,7 +15,8 @@ ByteWriter begin(MessageKind kind) {
 
 ByteReader body(std::span<const std::byte> message, MessageKind expected) {
   ByteReader in(message);
-  if (in.fixed<MessageKind>() != expected) raise(ErrorKind::kSessionFailed, "unexpected control message");
+  if (in.one_of(MessageKind::kGoodbye) != expected)
+    raise(ErrorKind::kSessionFailed, "unexpected control message");
   return in;
 }
 
@@ -73,9 +74,9 @@ BatchEntry read_entry(ByteReader& in, IdReader& ids, Cache& cache) {
   entry.id = ids.read(in);
   entry.key.number = in.varint();
   if (entry.id != 0 && entry.id <= cache.size()) {
-    const Cache::Known& known = cache.get(entry.id);
-    entry.key.name = known.name;
-    entry.signature = known.signature;
+    Cache::Known known = cache.get(entry.id);
+    entry.key.name = std::move(known.name);
+    entry.signature = std::move(known.signature);
     return entry;
   }
   entry.key.name = in.text();
@@ -87,7 +88,7 @@ BatchEntry read_entry(ByteReader& in, IdReader& ids, Cache& cache) {
 }  // namespace
 
 MessageKind kind_of(std::span<const std::byte> message) {
-  return ByteReader(message).fixed<MessageKind>();
+  return ByteReader(message).one_of(MessageKind::kGoodbye);
 }
 
 Bytes encode(const std::vector<Announcement>& announcements) {
@@ -156,7 +157,7 @@ Plan decode_plan(std::span<const std::byte> message, Cache& cache) {
     const std::size_t entries = in.length();
     for (std::size_t at = 0; at < entries; ++at) batch.entries.push_back(read_entry(in, ids, cache));
   }
-  if (in.fixed<bool>()) {
+  if (in.one_of(true)) {
     const auto rank = static_cast<int>(in.varint());
     plan.departure = Departure{rank, in.text()};
   }

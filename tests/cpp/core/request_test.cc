@@ -39,6 +39,16 @@ TEST(Signature, one_cut_short_anywhere_is_an_error) {
   }
 }
 
+TEST(Signature, a_byte_that_is_no_value_of_its_field_is_an_error) {
+  constexpr std::size_t kEnumerations = 4;  // op, dtype, device and reduce op come first
+  for (std::size_t at = 0; at < kEnumerations; ++at) {
+    Bytes bytes = encoded(unusual_signature());
+    bytes[at] = std::byte{200};
+    ByteReader in(bytes);
+    EXPECT_THROW(static_cast<void>(Signature::read(in)), Error) << "byte " << at;
+  }
+}
+
 TEST(Signature, equal_ones_hash_alike) {
   EXPECT_EQ(std::hash<Signature>()(unusual_signature()), std::hash<Signature>()(unusual_signature()));
 }

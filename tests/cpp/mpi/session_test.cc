@@ -18,14 +18,17 @@ using ::testing::HasSubstr;
 constexpr std::size_t kLarge = 60'001;
 
 TEST(MpiSession, allreduce_equals_the_serial_reference) {
-  Session session(open_job(), {});
+  const Settings settings{.fusion_threshold = 0};
+  Session session(open_job(settings), settings);
+  Grid grid(session);
   for (const DType dtype : kAllDTypes) {
     for (const ReduceOp op : ops_of(dtype)) {
       for (const std::size_t length : critical_lengths(session.topology().size(), 1000))
-        check_allreduce(session, {dtype, op, length, length % 2 == 0});
+        grid.allreduce({dtype, op, length, length % 2 == 0});
     }
-    check_allreduce(session, {dtype, ReduceOp::kSum, kLarge, false});
+    grid.allreduce({dtype, ReduceOp::kSum, kLarge, false});
   }
+  grid.finish();
 }
 
 TEST(MpiSession, allreduce_in_tiny_pieces_equals_the_serial_reference) {
@@ -37,23 +40,27 @@ TEST(MpiSession, allreduce_in_tiny_pieces_equals_the_serial_reference) {
 
 TEST(MpiSession, allgather_takes_ragged_rows) {
   Session session(open_job(), {});
+  Grid grid(session);
   std::vector<std::int64_t> rows(static_cast<std::size_t>(session.topology().size()));
   for (const DType dtype : kAllDTypes) {
     std::iota(rows.begin(), rows.end(), 0);
-    check_allgather(session, dtype, rows, 5);
+    grid.allgather(dtype, rows, 5);
     std::ranges::reverse(rows);
-    check_allgather(session, dtype, rows, 3001);
+    grid.allgather(dtype, rows, 3001);
   }
+  grid.finish();
 }
 
 TEST(MpiSession, broadcast_works_from_every_root) {
   Session session(open_job(), {});
+  Grid grid(session);
   for (int root = 0; root < session.topology().size(); ++root) {
     for (const DType dtype : kAllDTypes) {
       for (const std::size_t length : {std::size_t{0}, std::size_t{1}, kLarge})
-        check_broadcast(session, dtype, length, root, length == 1);
+        grid.broadcast(dtype, length, root, length == 1);
     }
   }
+  grid.finish();
 }
 
 TEST(MpiSession, works_over_made_up_hosts) {

@@ -19,6 +19,9 @@ using ::testing::HasSubstr;
 
 using GridPoint = std::tuple<int, DType>;
 
+/// Each tensor travels alone; engine/fusion_test.cc is about those that do not.
+const RunOptions kUnfused{.settings = {.fusion_threshold = 0}};
+
 class AllreduceGrid : public ::testing::TestWithParam<GridPoint> {};
 
 std::string grid_name(const ::testing::TestParamInfo<GridPoint>& info) {
@@ -27,27 +30,32 @@ std::string grid_name(const ::testing::TestParamInfo<GridPoint>& info) {
 
 TEST_P(AllreduceGrid, equals_the_serial_reference) {
   const auto [size, dtype] = GetParam();
-  run_ranks(size, [dtype = dtype](Session& session) {
+  const auto body = [dtype = dtype](Session& session) {
+    Grid grid(session);
     for (const ReduceOp op : ops_of(dtype)) {
       for (const bool in_place : {false, true}) {
         for (const std::size_t length : critical_lengths(session.topology().size(), 3001))
-          check_allreduce(session, {dtype, op, length, in_place});
+          grid.allreduce({dtype, op, length, in_place});
       }
     }
-  });
+    grid.finish();
+  };
+  run_ranks(size, body, kUnfused);
 }
 
 TEST_P(AllreduceGrid, scaled_equals_the_serial_reference) {
   const auto [size, dtype] = GetParam();
   if (dtype == DType::kBool) return;
-  run_ranks(size, [dtype = dtype](Session& session) {
+  const auto body = [dtype = dtype](Session& session) {
+    Grid grid(session);
     for (const ReduceOp op : ops_of(dtype)) {
       for (const Factors factors : {Factors{0.5, 1}, Factors{1, 3}, Factors{-2, 0.5}}) {
-        for (const bool in_place : {false, true})
-          check_allreduce(session, {dtype, op, 101, in_place, factors});
+        for (const bool in_place : {false, true}) grid.allreduce({dtype, op, 101, in_place, factors});
       }
     }
-  });
+    grid.finish();
+  };
+  run_ranks(size, body, kUnfused);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, AllreduceGrid,

@@ -16,21 +16,30 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Broadcast, ::testing::ValuesIn(kRankCounts),
                          ::testing::PrintToStringParamName());
 
 TEST_P(Broadcast, carries_every_dtype_from_every_root) {
-  run_ranks(GetParam(), [](Session& session) {
-    for (int root = 0; root < session.topology().size(); ++root) {
-      for (const DType dtype : kAllDTypes) {
-        for (const bool in_place : {false, true}) check_broadcast(session, dtype, 37, root, in_place);
-      }
-    }
-  });
+  // Each tensor alone, and as many together as there are of one root.
+  for (const std::uint64_t threshold : {0, 1 << 20}) {
+    run_ranks(GetParam(),
+              [](Session& session) {
+                Grid grid(session);
+                for (int root = 0; root < session.topology().size(); ++root) {
+                  for (const DType dtype : kAllDTypes) {
+                    for (const bool in_place : {false, true}) grid.broadcast(dtype, 37, root, in_place);
+                  }
+                }
+                grid.finish();
+              },
+              {.settings = {.fusion_threshold = threshold}});
+  }
 }
 
 TEST_P(Broadcast, works_at_every_length) {
   run_ranks(GetParam(), [](Session& session) {
+    Grid grid(session);
     for (const std::size_t length : critical_lengths(session.topology().size(), 20011)) {
       for (const bool in_place : {false, true})
-        check_broadcast(session, DType::kFloat32, length, session.topology().size() - 1, in_place);
+        grid.broadcast(DType::kFloat32, length, session.topology().size() - 1, in_place);
     }
+    grid.finish();
   });
 }
 
