@@ -58,10 +58,10 @@ void PyHandle::wait() {
   if (handle_->error() != nullptr) throw *handle_->error();
 }
 
-Output PyHandle::output() const {
-  if (!handle_->done() || handle_->output() == nullptr)
+Output PyHandle::output(std::size_t tensor) const {
+  if (!handle_->done() || tensor >= handle_->outputs().size())
     throw py::value_error("this operation has no output of its own");
-  return *handle_->output();
+  return handle_->outputs()[tensor];
 }
 
 void PyHandle::finish() {
@@ -87,7 +87,8 @@ void bind_handle(py::module_& module) {
   py::class_<PyHandle>(module, "Handle")
       .def("poll", &PyHandle::poll)
       .def("wait", &PyHandle::wait)
-      .def("output", &PyHandle::output);
+      .def("output", &PyHandle::output, py::arg("tensor") = 0)
+      .def("value", &PyHandle::value);
 }
 
 }  // namespace hora::python

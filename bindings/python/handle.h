@@ -19,7 +19,8 @@ class PyHandle {
 
   [[nodiscard]] bool poll();
   void wait();
-  [[nodiscard]] Output output() const;
+  [[nodiscard]] Output output(std::size_t tensor) const;
+  [[nodiscard]] std::int64_t value() const { return handle_->value(); }
 
  private:
   void finish();

@@ -4,10 +4,13 @@
 
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "api/default_session.h"
 #include "handle.h"
+#include "tensors.h"
 #include "transport/registry.h"
 
 namespace py = pybind11;
@@ -15,28 +18,93 @@ namespace py = pybind11;
 namespace hora::python {
 namespace {
 
-TensorRef to_ref(std::uintptr_t address, const Shape& shape, int dtype) {
-  return {reinterpret_cast<std::byte*>(address), shape, static_cast<DType>(dtype), DeviceKind::kHost};
-}
-
-PyHandle submit(int op, std::optional<std::string> name, std::uintptr_t address, const Shape& shape,
-                int dtype, std::uintptr_t output, int reduce_op, std::int64_t root_rank, double prescale,
-                double postscale, py::object owners) {
+PyHandle submit_call(Call call, py::object owners) {
   release_finished_orphans();
   std::shared_ptr<Session> session = default_session();
-  HandlePtr handle = session->submit({.op = static_cast<OpKind>(op),
-                                      .name = std::move(name).value_or(""),
-                                      .input = to_ref(address, shape, dtype),
-                                      .output = to_ref(output, shape, dtype),
-                                      .reduce = static_cast<ReduceOp>(reduce_op),
-                                      .root = root_rank,
-                                      .prescale = prescale,
-                                      .postscale = postscale});
+  HandlePtr handle = session->submit(std::move(call));
   return {std::move(session), std::move(handle), std::move(owners)};
 }
 
-void refuse(int op, const std::optional<std::string>& name, const std::string& reason) {
-  if (has_default_session()) default_session()->refuse(static_cast<OpKind>(op), name.value_or(""), reason);
+/// What all tensors of a call have in common.
+struct Terms {
+  int op;
+  std::optional<std::string> name;
+  int reduce_op;
+  std::int64_t root_rank;
+  double prescale;
+  double postscale;
+  std::int32_t process_set;
+};
+
+Call to_call(Terms terms) {
+  return {.op = static_cast<OpKind>(terms.op),
+          .name = std::move(terms.name).value_or(""),
+          .tensors = {},
+          .reduce = static_cast<ReduceOp>(terms.reduce_op),
+          .root = terms.root_rank,
+          .prescale = terms.prescale,
+          .postscale = terms.postscale,
+          .process_set = terms.process_set,
+          .splits = {},
+          .ranks = {}};
+}
+
+/// Tensors as tuples of address, shape, dtype and address of the output.
+using Ref = std::tuple<std::uintptr_t, Shape, int, std::uintptr_t>;
+
+PyHandle submit(int op, std::optional<std::string> name, const std::vector<Ref>& refs, int reduce_op,
+                std::int64_t root_rank, double prescale, double postscale, py::object owners,
+                std::int32_t process_set, std::vector<std::int64_t> splits) {
+  Call call = to_call({op, std::move(name), reduce_op, root_rank, prescale, postscale, process_set});
+  for (const auto& [address, shape, dtype, output] : refs) {
+    call.tensors.push_back(
+        {{reinterpret_cast<std::byte*>(address), shape, static_cast<DType>(dtype), DeviceKind::kHost},
+         reinterpret_cast<std::byte*>(output)});
+  }
+  call.splits = std::move(splits);
+  return submit_call(std::move(call), std::move(owners));
+}
+
+bool add_in_place(Call& call, py::handle tensor) {
+  std::optional<TensorRef> ref = read_tensor(tensor);
+  if (!ref) return false;
+  std::byte* const data = ref->data;
+  call.tensors.push_back({std::move(*ref), data});
+  return true;
+}
+
+/// The short way of an operation in place on a tensor or a list of tensors that `read_tensor` accepts: one
+/// call without any into Python. Nothing is done, and None returned, when there is another object among them.
+std::optional<PyHandle> submit_in_place(int op, std::optional<std::string> name, const py::object& tensors,
+                                        int reduce_op, std::int64_t root_rank, double prescale,
+                                        double postscale, std::int32_t process_set) {
+  if (reduce_op < 0 || reduce_op >= static_cast<int>(kReduceOpNames.size())) return std::nullopt;
+  Call call = to_call({op, std::move(name), reduce_op, root_rank, prescale, postscale, process_set});
+  if (!PyList_Check(tensors.ptr())) {
+    if (!add_in_place(call, tensors)) return std::nullopt;
+    return submit_call(std::move(call), tensors);
+  }
+  const auto list = py::reinterpret_borrow<py::list>(tensors);
+  call.tensors.reserve(list.size());
+  for (const py::handle tensor : list) {
+    if (!add_in_place(call, tensor)) return std::nullopt;
+  }
+  return submit_call(std::move(call), py::tuple(list));
+}
+
+/// Operations without a tensor.
+PyHandle submit_plain(OpKind op, std::int32_t process_set, std::vector<int> ranks) {
+  Call call;
+  call.op = op;
+  call.process_set = process_set;
+  call.ranks = std::move(ranks);
+  return submit_call(std::move(call), py::none());
+}
+
+void refuse(int op, const std::optional<std::string>& name, const std::string& reason,
+            std::int32_t process_set) {
+  if (!has_default_session()) return;
+  default_session()->refuse(static_cast<OpKind>(op), name.value_or(""), process_set, reason);
 }
 
 py::dict counters() {
@@ -49,6 +117,7 @@ py::dict counters() {
   result["bytes"] = counters.bytes.load();
   result["errors"] = counters.errors.load();
   result["messages"] = counters.messages.load();
+  result["cache_hits"] = counters.cache_hits.load();
   result["message_bytes"] = counters.message_bytes.load();
   return result;
 }
@@ -74,10 +143,35 @@ void bind_session(py::module_& module) {
   module.def("is_homogeneous", of_topology<&Topology::is_homogeneous>());
   module.def("transport", [] { return default_session()->transport_name(); });
   module.def("counters", &counters);
-  module.def("submit", &submit, py::arg("op"), py::arg("name").none(true), py::arg("address"),
-             py::arg("shape"), py::arg("dtype"), py::arg("output"), py::arg("reduce_op"),
-             py::arg("root_rank"), py::arg("prescale"), py::arg("postscale"), py::arg("owners"));
-  module.def("refuse", &refuse, py::arg("op"), py::arg("name").none(true), py::arg("reason"));
+  module.def("submit", &submit, py::arg("op"), py::arg("name").none(true), py::arg("refs"),
+             py::arg("reduce_op"), py::arg("root_rank"), py::arg("prescale"), py::arg("postscale"),
+             py::arg("owners"), py::arg("process_set") = kGlobalSet,
+             py::arg("splits") = std::vector<std::int64_t>());
+  module.def("submit_in_place", &submit_in_place, py::arg("op"), py::arg("name").none(true),
+             py::arg("tensors"), py::arg("reduce_op"), py::arg("root_rank"), py::arg("prescale"),
+             py::arg("postscale"), py::arg("process_set"));
+  module.def("register_tensor_type", &register_tensor_type, py::arg("type"), py::arg("dtypes") = py::none(),
+             py::arg("use_table") = true);
+  module.def(
+      "barrier", [](std::int32_t process_set) { return submit_plain(OpKind::kBarrier, process_set, {}); },
+      py::arg("process_set") = kGlobalSet);
+  module.def("join", [] { return submit_plain(OpKind::kJoin, kGlobalSet, {}); });
+  module.def(
+      "add_process_set",
+      [](std::vector<int> ranks) {
+        return submit_plain(OpKind::kAddProcessSet, kGlobalSet, std::move(ranks));
+      },
+      py::arg("ranks"));
+  module.def(
+      "remove_process_set",
+      [](std::vector<int> ranks) {
+        return submit_plain(OpKind::kRemoveProcessSet, kGlobalSet, std::move(ranks));
+      },
+      py::arg("ranks"));
+  module.def(
+      "process_set_ranks", [](std::int32_t id) { return default_session()->process_set(id); }, py::arg("id"));
+  module.def("refuse", &refuse, py::arg("op"), py::arg("name").none(true), py::arg("reason"),
+             py::arg("process_set") = kGlobalSet);
   module.def("mpi_probe", [] {
     const MpiProbe probe = probe_mpi();
     return py::make_tuple(probe.usable, probe.text);

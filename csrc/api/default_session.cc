@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/horovod_variables.h"
 #include "base/log.h"
 #include "transport/registry.h"
 
@@ -33,10 +34,20 @@ constexpr const char* kForked =
     "use hora "
     "through the launcher, or fork before init()";
 
+void tell_horovod_variables() {
+  const HorovodVariables found = find_horovod_variables(process_environment);
+  if (!found.without_meaning.empty()) {
+    log_warning(found.text());
+  } else if (!found.used.empty()) {
+    log_info(found.text());
+  }
+}
+
 std::shared_ptr<Session> start_session() {
   const Settings settings = read_settings(process_environment);
   auto transport = open_transport(settings, process_environment, shutdown_default_session);
   configure_log(settings.log_level, transport->topology().rank());
+  if (transport->topology().rank() == 0) tell_horovod_variables();
   return std::make_shared<Session>(std::move(transport), settings);
 }
 

@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <mutex>
 #include <thread>
 #include <utility>
 
 #include "base/log.h"
 #include "base/thread.h"
+#include "core/rank_set.h"
 #include "engine/engine.h"
 #include "ops/table.h"
 
@@ -17,20 +19,28 @@ namespace {
 Submission to_submission(Call call) {
   const OpSpec& spec = op_spec(call.op);
   Submission submission;
-  submission.request.key.name = call.name;
-  submission.request.bytes = call.input.bytes();
-  submission.request.signature = {.op = call.op,
-                                  .dtype = call.input.dtype,
-                                  .device = call.input.device,
-                                  .reduce = call.reduce,
-                                  .root = call.root,
-                                  .prescale = call.prescale,
-                                  .postscale = call.postscale,
-                                  .shape = agreed_shape(spec, call.input.shape),
-                                  .refusal = {}};
-  submission.input = std::move(call.input);
-  submission.output = std::move(call.output);
-  submission.handle = std::make_shared<Handle>(std::move(call.name));
+  Request& request = submission.request;
+  request.key = call.op == OpKind::kJoin ? Key::join() : Key{std::move(call.name), 0, call.process_set};
+  request.signature = {.op = call.op,
+                       .device = call.tensors.empty() ? DeviceKind::kHost : call.tensors.front().input.device,
+                       .reduce = call.reduce,
+                       .root = call.root,
+                       .prescale = call.prescale,
+                       .postscale = call.postscale,
+                       .tensors = {},
+                       .ranks = std::move(call.ranks),
+                       .refusal = {}};
+  request.signature.tensors.reserve(call.tensors.size());
+  submission.tensors.reserve(call.tensors.size());
+  for (CallTensor& tensor : call.tensors) {
+    TensorRef& input = tensor.input;
+    request.bytes += input.bytes();
+    submission.tensors.push_back({input.data, tensor.output, input.shape.empty() ? 1 : input.shape.front()});
+    if (spec.ragged_first && !input.shape.empty()) input.shape.front() = Signature::kRagged;
+    request.signature.tensors.push_back({input.dtype, std::move(input.shape)});
+  }
+  submission.splits = std::move(call.splits);
+  submission.handle = std::make_shared<Handle>(request.key);
   return submission;
 }
 
@@ -65,28 +75,47 @@ const Counters& Session::counters() const {
 }
 
 HandlePtr Session::submit(Call call) {
+  const RankList members = find_process_set(call.process_set);
+  if (!std::ranges::binary_search(*members, topology().rank())) {
+    raise(ErrorKind::kInvalidArgument, "rank {} is not a member of the process set of the ranks {}",
+          topology().rank(), RankSet(*members).to_string());
+  }
   Submission submission = to_submission(std::move(call));
   const Request& request = submission.request;
+  const OpKind op = request.signature.op;
   try {
-    op_spec(request.signature.op).check(submission, topology().size());
+    op_spec(op).check(submission, *members);
   } catch (const Error& error) {
-    refuse(request.signature.op, request.key.name, error.what());
+    const std::string& tensor = request.key.name;
+    refuse(op, tensor, request.key.process_set, error.what());
     throw Error(error.kind(),
-                fmt::format("{}{}: {}", name(request.signature.op),
-                            request.key.name.empty() ? "" : " '" + request.key.name + "'", error.what()));
+                fmt::format("{}{}: {}", name(op), tensor.empty() ? "" : " '" + tensor + "'", error.what()));
   }
   HandlePtr handle = submission.handle;
   engine_->submit(std::move(submission));
   return handle;
 }
 
-void Session::refuse(OpKind op, const std::string& name, const std::string& reason) {
+void Session::refuse(OpKind op, const std::string& name, std::int32_t process_set,
+                     const std::string& reason) {
+  const RankList members = engine_->process_set(process_set);
+  if (members == nullptr || !std::ranges::binary_search(*members, topology().rank())) return;
   Submission submission;
-  submission.request.key.name = name;
+  submission.request.key = {name, 0, process_set};
   submission.request.signature.op = op;
   submission.request.signature.refusal = reason;
-  submission.handle = std::make_shared<Handle>(name);
+  submission.handle = std::make_shared<Handle>(submission.request.key);
   engine_->refuse(std::move(submission));
+}
+
+std::vector<int> Session::process_set(std::int32_t id) const {
+  return *find_process_set(id);
+}
+
+std::shared_ptr<const std::vector<int>> Session::find_process_set(std::int32_t id) const {
+  RankList ranks = engine_->process_set(id);
+  if (ranks == nullptr) raise(ErrorKind::kInvalidArgument, "there is no process set {}; add it first", id);
+  return ranks;
 }
 
 bool Session::wait_until(Handle& handle, TimePoint deadline) {

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/config.h"
 #include "core/handle.h"
@@ -16,16 +17,24 @@ namespace hora {
 
 class Engine;
 
-/// One collective call of one rank.
+/// One tensor of a call.
+struct CallTensor {
+  TensorRef input;
+  std::byte* output = nullptr;  ///< the input's memory for an operation in place; null where the op allocates
+};
+
+/// One collective call of one rank. All its tensors become ready together.
 struct Call {
   OpKind op = OpKind::kAllreduce;
   std::string name;  ///< empty: paired with the other ranks' unnamed calls in order
-  TensorRef input;
-  TensorRef output;  ///< no data where the op allocates its output (allgather) or has none (barrier)
+  std::vector<CallTensor> tensors;
   ReduceOp reduce = ReduceOp::kSum;
   std::int64_t root = 0;
   double prescale = 1.0;
   double postscale = 1.0;
+  std::int32_t process_set = kGlobalSet;
+  std::vector<std::int64_t> splits;  ///< alltoall: rows of the input for each member of the set
+  std::vector<int> ranks;            ///< the process set to add or to remove, ascending
 };
 
 /// One rank's membership in one job. All functions may be called from any thread.
@@ -46,8 +55,11 @@ class Session {
   [[nodiscard]] HandlePtr submit(Call call);
 
   /// For a call that a front end refuses itself: takes its place, so that the other ranks get an error and do
-  /// not wait.
-  void refuse(OpKind op, const std::string& name, const std::string& reason);
+  /// not wait. Does nothing where nobody can wait for this rank: it is no member, or there is no such set.
+  void refuse(OpKind op, const std::string& name, std::int32_t process_set, const std::string& reason);
+
+  /// The ranks of a process set, ascending. Throws Error(kInvalidArgument) when there is none of this id.
+  [[nodiscard]] std::vector<int> process_set(std::int32_t id) const;
 
   /// Blocks until complete or the deadline has passed; says whether it is complete. The waiting thread takes
   /// part in the work; a batch that it has begun is finished first, also past the deadline.
@@ -59,6 +71,8 @@ class Session {
   void leave();
 
  private:
+  [[nodiscard]] std::shared_ptr<const std::vector<int>> find_process_set(std::int32_t id) const;
+
   std::unique_ptr<Engine> engine_;
 };
 

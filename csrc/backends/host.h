@@ -1,7 +1,10 @@
 #pragma once
 
+#include <vector>
+
 #include "backends/backend.h"
 #include "base/buffer.h"
+#include "ops/table.h"
 
 namespace hora {
 
@@ -9,9 +12,12 @@ namespace hora {
 class HostBackend final : public Backend {
  public:
   [[nodiscard]] bool accepts(const Batch& batch) const override;
-  void run(const Batch& batch, std::span<Submission*> tensors, const Group& group) override;
+  void run(const Batch& batch, std::span<Submission> calls, const Group& group) override;
 
  private:
+  void collect(const Batch& batch, std::span<Submission> calls);
+
+  std::vector<HostTensor> tensors_;  // of the batch that runs
   Buffer staging_;
   Buffer scratch_;
 };

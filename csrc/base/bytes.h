@@ -71,15 +71,13 @@ class ByteReader {
     return value;
   }
 
-  /// A value of an enumeration or bool of one byte, written by `fixed`, from 0 to `highest`.
+  /// A value of an enumeration or bool of one byte, written by `fixed`, which has so many values from 0 on.
   template <typename T>
     requires(sizeof(T) == 1)
-  [[nodiscard]] T one_of(T highest) {
+  [[nodiscard]] T one_of(std::size_t values) {
     const auto value = static_cast<std::uint8_t>(take(1)[0]);
-    if (value > static_cast<std::uint8_t>(highest)) {
-      raise(ErrorKind::kSessionFailed, "damaged message: {} is not one of 0 to {}", value,
-            static_cast<std::uint8_t>(highest));
-    }
+    if (value >= values)
+      raise(ErrorKind::kSessionFailed, "damaged message: {} is not one of {} values", value, values);
     return static_cast<T>(value);
   }
 

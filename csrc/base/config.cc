@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <stdexcept>
+#include <utility>
 
 #include "base/error.h"
 
@@ -30,10 +31,16 @@ std::vector<int> parse_host_split(std::string_view value) {
 }
 
 std::string parse_log_level(std::string_view value) {
+  if (value == "fatal") return "error";  // one of Horovod's levels
   for (const std::string_view known : {"trace", "debug", "info", "warning", "error", "off"}) {
     if (value == known) return std::string(value);
   }
   throw std::invalid_argument("unknown level");
+}
+
+bool parse_join_rule(std::string_view value) {
+  if (value != "contributors" && value != "horovod") throw std::invalid_argument("unknown rule");
+  return value == "horovod";
 }
 
 constexpr std::uint64_t kTebi = std::uint64_t{1} << 40;
@@ -42,21 +49,26 @@ const std::vector<SettingInfo>& table() {
   static const std::vector<SettingInfo> rows{
       {"HORA_FUSION_THRESHOLD", "33554432", "0 to 2^40 bytes",
        "Tensors that are ready together travel in one batch up to this size; 0 sends each alone.",
-       [](Settings& s, std::string_view v) { s.fusion_threshold = parse_number(v, 0, kTebi); }},
+       [](Settings& s, std::string_view v) { s.fusion_threshold = parse_number(v, 0, kTebi); },
+       "HOROVOD_FUSION_THRESHOLD"},
       {"HORA_CACHE_CAPACITY", "65536", "0 to 2^31 names",
        "So many tensors get a small id after their first use; further ones announce their full description "
        "each time.",
-       [](Settings& s, std::string_view v) {
-         s.cache_capacity = parse_number(v, 0, std::uint64_t{1} << 31);
-       }},
+       [](Settings& s, std::string_view v) { s.cache_capacity = parse_number(v, 0, std::uint64_t{1} << 31); },
+       "HOROVOD_CACHE_CAPACITY"},
       {"HORA_PIECE_BYTES", "67108864", "1 to 2^30 bytes",
        "Largest single message between two ranks; longer ones are cut.",
        [](Settings& s, std::string_view v) { s.piece_bytes = parse_number(v, 1, std::uint64_t{1} << 30); }},
       {"HORA_HOST_SPLIT", "", "ranks per host, such as 3,2; their sum is the number of ranks",
        "Pretends that the ranks are spread over hosts of these sizes, to test code for several hosts on one.",
        [](Settings& s, std::string_view v) { s.host_split = parse_host_split(v); }},
+      {"HORA_JOIN_RULE", "contributors", "contributors or horovod",
+       "What happens while ranks have joined. contributors: Average divides by the ranks that contribute, "
+       "and every collective goes on. horovod: it divides by all ranks, and only allreduce and barrier go "
+       "on. Rank 0 decides for all.",
+       [](Settings& s, std::string_view v) { s.joins_like_horovod = parse_join_rule(v); }},
       {"HORA_LOG_LEVEL", "warning", "trace, debug, info, warning, error or off", "What is written to stderr.",
-       [](Settings& s, std::string_view v) { s.log_level = parse_log_level(v); }},
+       [](Settings& s, std::string_view v) { s.log_level = parse_log_level(v); }, "HOROVOD_LOG_LEVEL"},
   };
   return rows;
 }
@@ -67,15 +79,23 @@ std::span<const SettingInfo> setting_table() {
   return table();
 }
 
+std::optional<Variable> deciding_variable(const SettingInfo& setting, const Environment& environment) {
+  for (const std::string_view name : {setting.name, setting.horovod_name}) {
+    if (name.empty()) continue;
+    if (auto value = environment(name)) return Variable{name, std::move(*value)};
+  }
+  return std::nullopt;
+}
+
 Settings read_settings(const Environment& environment) {
   Settings settings;
   for (const SettingInfo& row : setting_table()) {
-    const auto value = environment(row.name);
-    if (!value || (value->empty() && row.fallback.empty())) continue;
+    const auto variable = deciding_variable(row, environment);
+    if (!variable || (variable->value.empty() && row.fallback.empty())) continue;
     try {
-      row.parse(settings, *value);
+      row.parse(settings, variable->value);
     } catch (const std::invalid_argument&) {
-      raise(ErrorKind::kInvalidArgument, "{}={}: expected {}", row.name, *value, row.range);
+      raise(ErrorKind::kInvalidArgument, "{}={}: expected {}", variable->name, variable->value, row.range);
     }
   }
   return settings;

@@ -16,6 +16,7 @@ struct Settings {
   std::uint64_t cache_capacity = 65536;
   std::uint64_t piece_bytes = 64u << 20;
   std::vector<int> host_split;
+  bool joins_like_horovod = false;
   std::string log_level = "warning";
 };
 
@@ -26,13 +27,24 @@ struct SettingInfo {
   std::string_view range;     ///< accepted values and unit
   std::string_view meaning;
   std::function<void(Settings&, std::string_view value)>
-      parse;  ///< throws std::invalid_argument on a bad value
+      parse;                           ///< throws std::invalid_argument on a bad value
+  std::string_view horovod_name = {};  ///< Horovod's variable of this meaning, read when `name` is not set
 };
 
 [[nodiscard]] std::span<const SettingInfo> setting_table();
 
 /// Looks a variable up; nothing when it is not set.
 using Environment = std::function<std::optional<std::string>(std::string_view name)>;
+
+/// A variable that decides a setting, and its value.
+struct Variable {
+  std::string_view name;
+  std::string value;
+};
+
+/// Which variable decides a setting: ours before Horovod's; nothing when neither is set.
+[[nodiscard]] std::optional<Variable> deciding_variable(const SettingInfo& setting,
+                                                        const Environment& environment);
 
 /// Reads all settings. Throws Error(kInvalidArgument) naming the variable, its value and its range.
 [[nodiscard]] Settings read_settings(const Environment& environment);

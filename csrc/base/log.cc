@@ -23,6 +23,9 @@ spdlog::logger& log() {
 
 }  // namespace
 
+void log_info(std::string_view text) {
+  log().info(text);
+}
 void log_warning(std::string_view text) {
   log().warn(text);
 }

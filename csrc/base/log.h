@@ -7,6 +7,7 @@ namespace hora {
 
 // The library's log, on stderr. Before `configure_log` it shows warnings and errors.
 
+void log_info(std::string_view text);
 void log_warning(std::string_view text);
 void log_error(std::string_view text);
 

@@ -1,6 +1,8 @@
 #include "collectives/reduce.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 #include "base/error.h"
@@ -14,6 +16,10 @@ using Wrapping = std::make_unsigned_t<std::common_type_t<T, int>>;
 
 struct Sum {
   template <typename T>
+  static constexpr T identity() {
+    return T{0};
+  }
+  template <typename T>
   static T apply(T left, T right) {
     if constexpr (std::is_same_v<T, bool>) {
       return left | right;
@@ -26,6 +32,10 @@ struct Sum {
 };
 
 struct Product {
+  template <typename T>
+  static constexpr T identity() {
+    return T{1};
+  }
   template <typename T>
   static T apply(T left, T right) {
     if constexpr (std::is_same_v<T, bool>) {
@@ -42,12 +52,22 @@ struct Product {
 // because the comparison fails.
 struct Min {
   template <typename T>
+  static constexpr T identity() {
+    return std::numeric_limits<T>::has_infinity ? std::numeric_limits<T>::infinity()
+                                                : std::numeric_limits<T>::max();
+  }
+  template <typename T>
   static T apply(T left, T right) {
     return (left < right) | (left != left) ? left : right;
   }
 };
 
 struct Max {
+  template <typename T>
+  static constexpr T identity() {
+    return std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity()
+                                                : std::numeric_limits<T>::lowest();
+  }
   template <typename T>
   static T apply(T left, T right) {
     return (left > right) | (left != left) ? left : right;
@@ -61,25 +81,26 @@ void reduce_as(void* accumulator, const void* operand, std::size_t count) {
   for (std::size_t at = 0; at < count; ++at) left[at] = Op::template apply<T>(left[at], right[at]);
 }
 
-template <typename Op>
-void reduce_with(void* accumulator, const void* operand, std::size_t count, DType dtype) {
+/// Calls `body` with a value of the C++ type of an accumulation type.
+template <typename Body>
+void with_type(DType dtype, Body body) {
   switch (dtype) {
     case DType::kBool:
-      return reduce_as<Op, bool>(accumulator, operand, count);
+      return body(bool{});
     case DType::kUInt8:
-      return reduce_as<Op, std::uint8_t>(accumulator, operand, count);
+      return body(std::uint8_t{});
     case DType::kInt8:
-      return reduce_as<Op, std::int8_t>(accumulator, operand, count);
+      return body(std::int8_t{});
     case DType::kInt16:
-      return reduce_as<Op, std::int16_t>(accumulator, operand, count);
+      return body(std::int16_t{});
     case DType::kInt32:
-      return reduce_as<Op, std::int32_t>(accumulator, operand, count);
+      return body(std::int32_t{});
     case DType::kInt64:
-      return reduce_as<Op, std::int64_t>(accumulator, operand, count);
+      return body(std::int64_t{});
     case DType::kFloat32:
-      return reduce_as<Op, float>(accumulator, operand, count);
+      return body(float{});
     case DType::kFloat64:
-      return reduce_as<Op, double>(accumulator, operand, count);
+      return body(double{});
     case DType::kFloat16:
     case DType::kBFloat16:
       break;
@@ -87,23 +108,39 @@ void reduce_with(void* accumulator, const void* operand, std::size_t count, DTyp
   raise(ErrorKind::kSessionFailed, "no reduction kernel for {}", name(dtype));
 }
 
-}  // namespace
-
-void reduce_into(void* accumulator, const void* operand, std::size_t count, DType dtype, ReduceOp op) {
+/// Calls `body` with the operation.
+template <typename Body>
+void with_op(ReduceOp op, Body body) {
   switch (op) {
     case ReduceOp::kAverage:
     case ReduceOp::kSum:
-      return reduce_with<Sum>(accumulator, operand, count, dtype);
+      return body(Sum{});
     case ReduceOp::kMin:
-      return reduce_with<Min>(accumulator, operand, count, dtype);
+      return body(Min{});
     case ReduceOp::kMax:
-      return reduce_with<Max>(accumulator, operand, count, dtype);
+      return body(Max{});
     case ReduceOp::kProduct:
-      return reduce_with<Product>(accumulator, operand, count, dtype);
+      return body(Product{});
     case ReduceOp::kAdasum:
       break;
   }
-  raise(ErrorKind::kSessionFailed, "no reduction kernel for {}", name(op));
+  raise(ErrorKind::kSessionFailed, "no reduction kernel for op {}", static_cast<int>(op));
+}
+
+}  // namespace
+
+void reduce_into(void* accumulator, const void* operand, std::size_t count, DType dtype, ReduceOp op) {
+  with_op(op, [&]<typename Op>(Op) {
+    with_type(dtype, [&]<typename T>(T) { reduce_as<Op, T>(accumulator, operand, count); });
+  });
+}
+
+void fill_identity(void* destination, std::size_t count, DType dtype, ReduceOp op) {
+  with_op(op == ReduceOp::kAdasum ? ReduceOp::kSum : op, [&]<typename Op>(Op) {
+    with_type(dtype, [&]<typename T>(T) {
+      std::fill_n(static_cast<T*>(destination), count, Op::template identity<T>());
+    });
+  });
 }
 
 }  // namespace hora

@@ -14,4 +14,8 @@ namespace hora {
 /// NaN where either side is NaN. Average adds like Sum.
 void reduce_into(void* accumulator, const void* operand, std::size_t count, DType dtype, ReduceOp op);
 
+/// Fills with the element that changes nothing when it is reduced: 0 for Sum, Average and Adasum, 1 for
+/// Product, the highest value for Min and the lowest for Max.
+void fill_identity(void* destination, std::size_t count, DType dtype, ReduceOp op);
+
 }  // namespace hora

@@ -28,7 +28,7 @@ struct Segment {
 std::vector<Segment> arriving_segments(const Group& group, std::span<const std::size_t> bounds) {
   std::vector<Segment> segments;
   for (int step = 0; step < group.size() - 1; ++step) {
-    const auto chunk = static_cast<std::size_t>(wrap(group.rank() - step - 1, group.size()));
+    const auto chunk = static_cast<std::size_t>(wrap(group.rank() - step - 2, group.size()));
     for (std::size_t first = bounds[chunk]; first < bounds[chunk + 1]; first += kSegmentBytes) {
       const std::size_t length = std::min(kSegmentBytes, bounds[chunk + 1] - first);
       segments.push_back({first, length, step == group.size() - 2});
@@ -46,12 +46,11 @@ std::vector<std::size_t> chunk_bounds(const Group& group, std::size_t count, std
   return bounds;
 }
 
-int ring_reduce_scatter(const Group& group, std::span<std::byte> data, DType dtype, ReduceOp op,
-                        Buffer& scratch) {
+void ring_reduce_scatter(const Group& group, std::span<std::byte> data, std::span<const std::size_t> bounds,
+                         DType dtype, ReduceOp op, Buffer& scratch) {
   const int size = group.size();
   const int next = wrap(group.rank() + 1, size);
   const int prev = wrap(group.rank() - 1, size);
-  const std::vector<std::size_t> bounds = chunk_bounds(group, data.size() / size_of(dtype), size_of(dtype));
   const std::vector<Segment> arriving = arriving_segments(group, bounds);
   const std::span<std::byte> slots = scratch.at_least(kDepth * kSegmentBytes);
 
@@ -59,9 +58,10 @@ int ring_reduce_scatter(const Group& group, std::span<std::byte> data, DType dty
   const auto send = [&](std::size_t first, std::size_t length) {
     sends.push_back(group.send(next, data.subspan(first, length)));
   };
-  const auto own = static_cast<std::size_t>(group.rank());
-  for (std::size_t first = bounds[own]; size > 1 && first < bounds[own + 1]; first += kSegmentBytes) {
-    send(first, std::min(kSegmentBytes, bounds[own + 1] - first));
+  const auto first_sent = static_cast<std::size_t>(prev);
+  for (std::size_t first = bounds[first_sent]; size > 1 && first < bounds[first_sent + 1];
+       first += kSegmentBytes) {
+    send(first, std::min(kSegmentBytes, bounds[first_sent + 1] - first));
   }
 
   std::array<Transfer, kDepth> receives;
@@ -80,11 +80,9 @@ int ring_reduce_scatter(const Group& group, std::span<std::byte> data, DType dty
     if (!segment.is_last_step) send(segment.first, segment.length);
   }
   for (Transfer& transfer : sends) group.wait(transfer);
-  return next;
 }
 
-void ring_allgather(const Group& group, std::span<std::byte> data, std::span<const std::size_t> bounds,
-                    int own) {
+void ring_allgather(const Group& group, std::span<std::byte> data, std::span<const std::size_t> bounds) {
   const int size = group.size();
   const int next = wrap(group.rank() + 1, size);
   const int prev = wrap(group.rank() - 1, size);
@@ -93,17 +91,11 @@ void ring_allgather(const Group& group, std::span<std::byte> data, std::span<con
     return data.subspan(bounds[at], bounds[at + 1] - bounds[at]);
   };
   for (int step = 0; step < size - 1; ++step) {
-    Transfer incoming = group.recv(prev, chunk(own - step - 1));
-    Transfer outgoing = group.send(next, chunk(own - step));
+    Transfer incoming = group.recv(prev, chunk(group.rank() - step - 1));
+    Transfer outgoing = group.send(next, chunk(group.rank() - step));
     group.wait(incoming);
     group.wait(outgoing);
   }
-}
-
-void ring_allreduce(const Group& group, std::span<std::byte> data, DType dtype, ReduceOp op,
-                    Buffer& scratch) {
-  const int own = ring_reduce_scatter(group, data, dtype, op, scratch);
-  ring_allgather(group, data, chunk_bounds(group, data.size() / size_of(dtype), size_of(dtype)), own);
 }
 
 }  // namespace hora

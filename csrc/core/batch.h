@@ -9,19 +9,22 @@
 
 namespace hora {
 
-/// One tensor of a batch. Carries its full signature, so that a rank without the tensor could take part too.
+/// One call of a batch. Carries its full signature, so that a rank that has not called can take part too.
 struct BatchEntry {
   Key key;
   Signature signature;
   std::uint32_t id = 0;  ///< short name for later announcements; 0 when it has none
 };
 
-/// What all ranks agreed to do next: one op over tensors that only differ in name and shape, or one error.
+/// What all ranks agreed to do next: one op over calls that only differ in names and shapes, or one error.
 struct Batch {
   std::vector<BatchEntry> entries;
   std::uint64_t piece_bytes = 0;  ///< largest single message, chosen by the root
-  std::string error;              ///< not empty: the entry fails with this text on every rank
+  int contributors = 0;    ///< ranks that take part with data; fewer than the set has when some have joined
+  std::int64_t value = 0;  ///< what the root decided: the last rank to join, or the id of a process set
+  std::string error;       ///< not empty: the entry fails with this text on every rank
 
+  [[nodiscard]] std::int32_t process_set() const { return entries.front().key.process_set; }
   [[nodiscard]] const Signature& signature() const { return entries.front().signature; }
 };
 
@@ -31,9 +34,10 @@ struct Departure {
   std::string reason;
 };
 
-/// The next part of the job's one sequence of batches, as the root orders it. A departure is always the last
-/// thing of a session.
+/// The next part of the job's one sequence of batches, as the root orders it; all of one process set. A
+/// departure is always the last thing of a session.
 struct Plan {
+  std::int32_t process_set = kGlobalSet;
   std::vector<Batch> batches;
   std::optional<Departure> departure;
 };

@@ -10,8 +10,9 @@ bool Handle::wait_until(TimePoint deadline) {
   return changed_.wait_until(lock, deadline, [this] { return done(); });
 }
 
-void Handle::succeed(std::optional<Output> output) {
-  output_ = std::move(output);
+void Handle::succeed(std::vector<Output> outputs, std::int64_t value) {
+  value_ = value;
+  outputs_ = std::move(outputs);
   finish();
 }
 

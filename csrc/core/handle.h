@@ -7,11 +7,11 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "core/request.h"
 #include "core/tensor_ref.h"
 
 namespace hora {
@@ -28,16 +28,16 @@ struct Output {
   }
 };
 
-/// The future of one submitted tensor.
+/// The future of one submitted call.
 ///
-/// Lock map: error_, output_ -> written once before done_, read-only afterwards; waiting threads sleep on
-/// changed_ under mutex_. Completion happens on the engine's thread and runs no foreign code.
+/// Lock map: error_, outputs_, value_ -> written once before done_, read-only afterwards; waiting threads
+/// sleep on changed_ under mutex_. Completion happens on the engine's thread and runs no foreign code.
 class Handle {
  public:
-  explicit Handle(std::string name) : name_(std::move(name)) {}
+  explicit Handle(Key key) : key_(std::move(key)) {}
 
-  /// Empty for an unnamed call.
-  [[nodiscard]] const std::string& name() const { return name_; }
+  /// As it was submitted: the number of an unnamed call is not known here.
+  [[nodiscard]] const Key& key() const { return key_; }
   [[nodiscard]] bool done() const { return done_.load(std::memory_order_acquire); }
 
   /// Blocks until the operation is complete or the deadline has passed; says whether it is complete.
@@ -45,18 +45,22 @@ class Handle {
 
   /// Once done: the error of a failed operation, or null.
   [[nodiscard]] const Error* error() const { return error_ ? &*error_ : nullptr; }
-  /// Once done: the result of an operation that allocates it, or null.
-  [[nodiscard]] const Output* output() const { return output_ ? &*output_ : nullptr; }
+  /// Once done: the results of an operation that allocates them, one for each tensor.
+  [[nodiscard]] const std::vector<Output>& outputs() const { return outputs_; }
 
-  void succeed(std::optional<Output> output = std::nullopt);
+  /// Once done: what the root decided, see Batch::value.
+  [[nodiscard]] std::int64_t value() const { return value_; }
+
+  void succeed(std::vector<Output> outputs = {}, std::int64_t value = 0);
   void fail(const Error& error);
 
  private:
   void finish();
 
-  const std::string name_;
+  const Key key_;
   std::optional<Error> error_;
-  std::optional<Output> output_;
+  std::vector<Output> outputs_;
+  std::int64_t value_ = 0;
   std::atomic<bool> done_{false};
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -8,9 +8,21 @@
 namespace hora {
 
 /// What a request asks for. The values are part of the wire format and of the Python and C interfaces.
-enum class OpKind : std::uint8_t { kAllreduce, kAllgather, kBroadcast, kBarrier };
+enum class OpKind : std::uint8_t {
+  kAllreduce,
+  kAllgather,
+  kBroadcast,
+  kBarrier,
+  kAlltoall,
+  kReducescatter,
+  kJoin,
+  kAddProcessSet,
+  kRemoveProcessSet,
+};
 
-inline constexpr std::array<std::string_view, 4> kOpNames{"allreduce", "allgather", "broadcast", "barrier"};
+inline constexpr std::array<std::string_view, 9> kOpNames{
+    "allreduce",     "allgather", "broadcast",       "barrier",           "alltoall",
+    "reducescatter", "join",      "add_process_set", "remove_process_set"};
 inline constexpr std::size_t kOpCount = kOpNames.size();
 
 /// How contributions combine; numbered as in Horovod.

@@ -50,6 +50,13 @@ int RankSet::size() const {
                          [](int sum, const Run& run) { return sum + run.count; });
 }
 
+bool RankSet::contains(int rank) const {
+  return std::ranges::any_of(runs_, [rank](const Run& run) {
+    const int distance = rank - run.first;
+    return distance >= 0 && distance % run.stride == 0 && distance / run.stride < run.count;
+  });
+}
+
 std::string RankSet::to_string() const {
   std::vector<std::string> parts;
   for (const Run& run : runs_) {

@@ -19,6 +19,7 @@ class RankSet {
 
   [[nodiscard]] std::vector<int> to_vector() const;
   [[nodiscard]] int size() const;
+  [[nodiscard]] bool contains(int rank) const;
   [[nodiscard]] int lowest() const { return runs_.front().first; }
 
   /// "0-2,4-7", or "0,2,4,..,30" for a stride.

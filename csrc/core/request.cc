@@ -2,49 +2,73 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <numeric>
+
 namespace hora {
 
 void Signature::write(ByteWriter& out) const {
   out.fixed(op);
-  out.fixed(dtype);
   out.fixed(device);
   out.fixed(reduce);
   out.signed_varint(root);
-  out.signed_varint(process_set);
   out.fixed(prescale);
   out.fixed(postscale);
-  out.varint(shape.size());
-  for (const std::int64_t extent : shape) out.signed_varint(extent);
+  out.varint(tensors.size());
+  for (const TensorType& tensor : tensors) {
+    out.fixed(tensor.dtype);
+    out.varint(tensor.shape.size());
+    for (const std::int64_t extent : tensor.shape) out.signed_varint(extent);
+  }
+  out.varint(ranks.size());
+  for (const int rank : ranks) out.varint(static_cast<std::uint64_t>(rank));
   out.text(refusal);
 }
 
 Signature Signature::read(ByteReader& in) {
   Signature signature;
-  signature.op = in.one_of(OpKind::kBarrier);
-  signature.dtype = in.one_of(DType::kFloat64);
-  signature.device = in.one_of(DeviceKind::kCuda);
-  signature.reduce = in.one_of(ReduceOp::kProduct);
+  signature.op = in.one_of<OpKind>(kOpNames.size());
+  signature.device = in.one_of<DeviceKind>(kDeviceNames.size());
+  signature.reduce = in.one_of<ReduceOp>(kReduceOpNames.size());
   signature.root = in.signed_varint();
-  signature.process_set = static_cast<std::int32_t>(in.signed_varint());
   signature.prescale = in.fixed<double>();
   signature.postscale = in.fixed<double>();
-  const std::size_t dimensions = in.length();
-  for (std::size_t at = 0; at < dimensions; ++at) signature.shape.push_back(in.signed_varint());
+  signature.tensors.resize(in.length());
+  for (TensorType& tensor : signature.tensors) {
+    tensor.dtype = in.one_of<DType>(kDTypes.size());
+    tensor.shape.resize(in.length());
+    for (std::int64_t& extent : tensor.shape) extent = in.signed_varint();
+  }
+  const std::size_t ranks = in.length();
+  for (std::size_t at = 0; at < ranks; ++at) signature.ranks.push_back(static_cast<int>(in.varint()));
   signature.refusal = in.text();
   return signature;
 }
 
+std::size_t Signature::bytes() const {
+  return std::accumulate(tensors.begin(), tensors.end(), std::size_t{0},
+                         [](std::size_t sum, const TensorType& tensor) { return sum + tensor.bytes(); });
+}
+
+bool Signature::is_uniform() const {
+  return std::ranges::all_of(tensors,
+                             [&](const TensorType& tensor) { return tensor.dtype == tensors.front().dtype; });
+}
+
 std::string Key::to_string() const {
+  if (number == kJoinNumber) return "(all ranks)";
   return number == 0 ? fmt::format("'{}'", name) : fmt::format("unnamed call {}", number);
 }
 
 }  // namespace hora
 
 std::size_t std::hash<hora::Signature>::operator()(const hora::Signature& signature) const noexcept {
-  std::size_t seed = static_cast<std::size_t>(signature.op) | static_cast<std::size_t>(signature.dtype) << 8 |
-                     static_cast<std::size_t>(signature.reduce) << 16;
-  for (const std::int64_t extent : signature.shape) {
-    seed = (seed ^ static_cast<std::size_t>(extent)) * 0x9e3779b97f4a7c15u;
+  std::size_t seed = static_cast<std::size_t>(signature.op) | static_cast<std::size_t>(signature.reduce)
+                                                                  << 16;
+  const auto mix = [&](std::size_t value) { seed = (seed ^ value) * 0x9e3779b97f4a7c15u; };
+  for (const hora::TensorType& tensor : signature.tensors) {
+    mix(static_cast<std::size_t>(tensor.dtype));
+    for (const std::int64_t extent : tensor.shape) mix(static_cast<std::size_t>(extent));
   }
   return seed;
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "base/bytes.h"
 #include "core/op.h"
@@ -10,21 +11,29 @@
 
 namespace hora {
 
-/// Everything about one tensor that has to be equal on all ranks.
+/// The process set of all ranks.
+inline constexpr std::int32_t kGlobalSet = 0;
+
+/// Everything about one call that has to be equal on all ranks.
 struct Signature {
   OpKind op = OpKind::kAllreduce;
-  DType dtype = DType::kFloat32;
   DeviceKind device = DeviceKind::kHost;
   ReduceOp reduce = ReduceOp::kSum;
   std::int64_t root = 0;
-  std::int32_t process_set = 0;
   double prescale = 1.0;
   double postscale = 1.0;
-  Shape shape;          ///< kRagged where ranks may differ
-  std::string refusal;  ///< not empty: this rank refused the call itself, and why
+  std::vector<TensorType>
+      tensors;             ///< one, those of a group, or none; extents kRagged where ranks may differ
+  std::vector<int> ranks;  ///< the process set to add or to remove
+  std::string refusal;     ///< not empty: this rank refused the call itself, and why
 
   /// Marks a dimension that is not agreed.
   static constexpr std::int64_t kRagged = -1;
+
+  /// Size of all tensors, where no dimension is ragged.
+  [[nodiscard]] std::size_t bytes() const;
+  /// Whether the tensors have one dtype.
+  [[nodiscard]] bool is_uniform() const;
 
   bool operator==(const Signature&) const = default;
 
@@ -32,20 +41,29 @@ struct Signature {
   [[nodiscard]] static Signature read(ByteReader& in);
 };
 
-/// Under which ranks' announcements meet: the name a user gave, or the running number of an unnamed call.
+/// Under which ranks' announcements meet: within a process set, the name a user gave, or the running number
+/// of an unnamed call.
 struct Key {
   std::string name;
   std::uint64_t number = 0;  ///< from 1 for unnamed calls, 0 for named ones
+  std::int32_t process_set = kGlobalSet;
+
+  /// Join has a key of its own, because ranks join wherever they are in their numbering.
+  static constexpr std::uint64_t kJoinNumber = std::uint64_t{1} << 62;
+  [[nodiscard]] static Key join() { return {{}, kJoinNumber}; }
+
+  /// Whether only one call with this key can be in flight.
+  [[nodiscard]] bool is_unique() const { return !name.empty() || number == kJoinNumber; }
 
   bool operator==(const Key&) const = default;
   [[nodiscard]] std::string to_string() const;
 };
 
-/// What one rank announces about one tensor.
+/// What one rank announces about one call.
 struct Request {
   Key key;
   Signature signature;
-  std::uint64_t bytes = 0;  ///< size on this rank, for fusion; not agreed
+  std::uint64_t bytes = 0;  ///< size of the tensors on this rank; not agreed
 };
 
 }  // namespace hora
@@ -54,7 +72,7 @@ template <>
 struct std::hash<hora::Key> {
   std::size_t operator()(const hora::Key& key) const noexcept {
     return std::hash<std::string>()(key.name) ^
-           (std::hash<std::uint64_t>()(key.number) * 0x9e3779b97f4a7c15u);
+           ((key.number + (static_cast<std::size_t>(key.process_set) << 40)) * 0x9e3779b97f4a7c15u);
   }
 };
 

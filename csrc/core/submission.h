@@ -1,19 +1,27 @@
 #pragma once
 
-#include <optional>
+#include <cstdint>
+#include <vector>
 
 #include "core/handle.h"
 #include "core/request.h"
-#include "core/tensor_ref.h"
 
 namespace hora {
+
+/// The memory of this rank for one tensor of a request.
+struct LocalTensor {
+  std::byte* input = nullptr;
+  std::byte* output = nullptr;  ///< the same for an operation in place; null where the op allocates
+  std::int64_t rows = 0;        ///< first dimension of this rank's input
+};
 
 /// A request together with the memory of this rank it is about.
 struct Submission {
   Request request;
-  TensorRef input;
-  TensorRef output;  ///< same memory as the input for an operation in place; no data where the op allocates
-  std::optional<Output> result;  ///< filled by an op that allocates its output
+  std::vector<LocalTensor> tensors;  ///< as in the request's signature
+  std::vector<Output> results;       ///< by tensor; filled by an op that allocates its output
+  std::vector<std::int64_t> splits;  ///< alltoall: rows for each member of the set
+  bool is_absent = false;            ///< this rank has joined and contributes nothing
   HandlePtr handle;
 };
 

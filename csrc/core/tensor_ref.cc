@@ -13,6 +13,10 @@ std::int64_t element_count(std::span<const std::int64_t> shape) {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
 
+std::size_t TensorType::row_bytes() const {
+  return static_cast<std::size_t>(element_count(std::span(shape).subspan(1))) * size_of(dtype);
+}
+
 std::string describe(DType dtype, std::span<const std::int64_t> shape) {
   return fmt::format("{}[{}]", name(dtype), join(shape, ","));
 }

@@ -19,6 +19,20 @@ using Shape = std::vector<std::int64_t>;
 /// "float32[2,3]".
 [[nodiscard]] std::string describe(DType dtype, std::span<const std::int64_t> shape);
 
+/// What the ranks agree on about one tensor.
+struct TensorType {
+  DType dtype = DType::kFloat32;
+  Shape shape;
+
+  /// Size, where no dimension is ragged.
+  [[nodiscard]] std::size_t count() const { return static_cast<std::size_t>(element_count(shape)); }
+  [[nodiscard]] std::size_t bytes() const { return count() * size_of(dtype); }
+  /// Size of one element of the first dimension.
+  [[nodiscard]] std::size_t row_bytes() const;
+
+  bool operator==(const TensorType&) const = default;
+};
+
 /// Non-owning view of a dense C-contiguous tensor. Whoever submits it keeps the memory alive until the
 /// operation is complete.
 struct TensorRef {

@@ -6,7 +6,6 @@
 #include <exception>
 #include <iterator>
 #include <mutex>
-#include <numeric>
 #include <utility>
 
 #include "base/log.h"
@@ -23,21 +22,18 @@ constexpr int kTreeArity = 16;
 // How long an orderly end may wait for others.
 constexpr auto kLeaveDeadline = std::chrono::seconds(10);
 constexpr auto kFailureFlushDeadline = std::chrono::seconds(1);
-constexpr int kWorldTag = 1;
+// Data of process set s travels under a tag of its own; MPI guarantees tags up to 32,767 only.
+constexpr int kTags = 32767;
 // A waiting thread gives the role back after so much silence: then the answer takes long, and it may sleep.
 constexpr auto kHelpingTime = std::chrono::milliseconds(2);
 // How long the background thread stays away when another has the role.
 constexpr auto kLentPause = std::chrono::milliseconds(1);
 constexpr int kRoleAttempts = 100;
 
-std::shared_ptr<const std::vector<int>> ranks_up_to(int size) {
-  auto ranks = std::make_shared<std::vector<int>>(static_cast<std::size_t>(size));
-  std::iota(ranks->begin(), ranks->end(), 0);
-  return ranks;
-}
-
 NegotiatorOptions negotiator_options(const Settings& settings) {
-  return {{settings.fusion_threshold, settings.piece_bytes, fusable_ops()}, settings.cache_capacity};
+  return {{settings.fusion_threshold, settings.piece_bytes, fusable_ops()},
+          settings.cache_capacity,
+          settings.joins_like_horovod};
 }
 
 }  // namespace
@@ -45,9 +41,9 @@ NegotiatorOptions negotiator_options(const Settings& settings) {
 Engine::Engine(std::unique_ptr<Transport> transport, const Settings& settings)
     : transport_(std::move(transport)),
       backends_(make_backends()),
-      all_ranks_(ranks_up_to(topology().size())),
       exchange_(*transport_, Negotiator(Tree(topology(), kTreeArity), negotiator_options(settings)),
                 counters_),
+      process_sets_(topology().size()),
       thread_([this] { run(); }) {}
 
 Engine::~Engine() {
@@ -185,6 +181,10 @@ bool Engine::advance(bool engine_is_free) {
 
 void Engine::park(Submission submission) {
   Key key = submission.request.key;
+  if (process_sets_.find(key.process_set) == nullptr) {
+    submission.handle->fail(Error(ErrorKind::kMismatch, "the process set was removed"));
+    return;
+  }
   if (parked_.contains(key)) {
     deferred_[std::move(key)].push_back(std::move(submission));
     return;
@@ -194,51 +194,81 @@ void Engine::park(Submission submission) {
 }
 
 std::vector<Submission> Engine::unpark(const Batch& batch) {
-  std::vector<Submission> tensors;
+  std::vector<Submission> calls;
   for (const BatchEntry& entry : batch.entries) {
     auto node = parked_.extract(entry.key);
-    if (node.empty()) {
-      raise(ErrorKind::kSessionFailed, "a batch names {}, which this rank has not submitted",
-            entry.key.to_string());
+    if (!node.empty()) {
+      calls.push_back(std::move(node.mapped()));
+    } else {
+      // Only a rank that has joined takes part without having called.
+      Submission& absent = calls.emplace_back();
+      absent.is_absent = true;
+      absent.handle = std::make_shared<Handle>(entry.key);
     }
-    tensors.push_back(std::move(node.mapped()));
     if (auto behind = deferred_.extract(entry.key); !behind.empty()) {
       for (Submission& submission : behind.mapped()) park(std::move(submission));
     }
   }
-  return tensors;
+  return calls;
 }
 
 void Engine::execute(Batch batch) {
-  std::vector<Submission> tensors = unpark(batch);
+  std::vector<Submission> calls = unpark(batch);
   if (!batch.error.empty()) {
     ++counters_.errors;
-    for (Submission& tensor : tensors) tensor.handle->fail(Error(ErrorKind::kMismatch, batch.error));
+    for (Submission& call : calls) call.handle->fail(Error(ErrorKind::kMismatch, batch.error));
     return;
   }
-  const auto backend =
-      std::ranges::find_if(backends_, [&](const auto& each) { return each->accepts(batch); });
-  if (backend == backends_.end())
-    raise(ErrorKind::kSessionFailed, "no backend for {}", name(batch.signature().device));
-
-  const Group group(*transport_, all_ranks_, kWorldTag, batch.piece_bytes, [this] {
-    if (!advance(false)) std::this_thread::yield();
-  });
-  std::vector<Submission*> pointers;
-  for (Submission& tensor : tensors) {
-    pointers.push_back(&tensor);
-    counters_.bytes += tensor.request.bytes;
-  }
   try {
-    (*backend)->run(batch, pointers, group);
+    run_batch(batch, calls);
   } catch (...) {
     // The end of the session fails these with the rest. Their keys may have been announced anew meanwhile.
-    for (Submission& tensor : tensors) deferred_[tensor.request.key].push_back(std::move(tensor));
+    for (Submission& call : calls) deferred_[call.request.key].push_back(std::move(call));
     throw;
   }
+  apply_set_change(batch);
+  if (batch.signature().op == OpKind::kJoin) submissions_.restart_numbering(kGlobalSet);
   ++counters_.batches;
-  counters_.tensors += tensors.size();
-  for (Submission& tensor : tensors) tensor.handle->succeed(std::move(tensor.result));
+  for (std::size_t call = 0; call < calls.size(); ++call) {
+    counters_.tensors += batch.entries[call].signature.tensors.size();
+    counters_.bytes += calls[call].request.bytes;
+    calls[call].handle->succeed(std::move(calls[call].results), batch.value);
+  }
+}
+
+void Engine::run_batch(const Batch& batch, std::vector<Submission>& calls) {
+  const auto backend =
+      std::ranges::find_if(backends_, [&](const auto& each) { return each->accepts(batch); });
+  if (backend == backends_.end()) {
+    raise(ErrorKind::kSessionFailed, "no backend for {}", name(batch.signature().device));
+  }
+  const std::int32_t process_set = batch.process_set();
+  const Group group(*transport_, process_sets_.find(process_set), process_set % kTags, batch.piece_bytes,
+                    [this] {
+                      if (!advance(false)) std::this_thread::yield();
+                    });
+  (*backend)->run(batch, calls, group);
+}
+
+void Engine::apply_set_change(const Batch& batch) {
+  const auto process_set = static_cast<std::int32_t>(batch.value);
+  if (batch.signature().op == OpKind::kAddProcessSet) process_sets_.add(process_set, batch.signature().ranks);
+  if (batch.signature().op != OpKind::kRemoveProcessSet) return;
+  process_sets_.remove(process_set);
+  std::erase_if(parked_, [&](const auto& parked) {
+    const auto& [key, submission] = parked;
+    if (key.process_set != process_set) return false;
+    submission.handle->fail(
+        Error(ErrorKind::kMismatch, fmt::format("{} {}: its process set was removed",
+                                                name(submission.request.signature.op), key.to_string())));
+    return true;
+  });
+  std::erase_if(deferred_, [&](const auto& behind) {
+    if (behind.first.process_set != process_set) return false;
+    for (const Submission& submission : behind.second)
+      submission.handle->fail(Error(ErrorKind::kMismatch, "the process set was removed"));
+    return true;
+  });
 }
 
 Duration Engine::pause() {

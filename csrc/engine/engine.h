@@ -16,6 +16,7 @@
 #include "core/submission.h"
 #include "engine/counters.h"
 #include "engine/exchange.h"
+#include "engine/process_sets.h"
 #include "engine/submissions.h"
 #include "transport/transport.h"
 
@@ -32,9 +33,9 @@ namespace hora {
 /// The control plane also goes on inside every wait of a collective (`advance`), where it receives, merges,
 /// orders and relays, but never runs a batch.
 ///
-/// Lock map: submissions_ and counters_ are shared and guard themselves; waiting_ and leaving_ are atomics;
-/// joining thread_ -> join_mutex_; sleep() and wake() of the transport may be called beside the role, sleep()
-/// by the background thread only; all else -> role_.
+/// Lock map: submissions_, process_sets_ and counters_ are shared and guard themselves; waiting_ and leaving_
+/// are atomics; joining thread_ -> join_mutex_; sleep() and wake() of the transport may be called beside the
+/// role, sleep() by the background thread only; all else -> role_.
 class Engine {
  public:
   Engine(std::unique_ptr<Transport> transport, const Settings& settings);
@@ -51,7 +52,9 @@ class Engine {
   /// Announces that this rank refused a call, so that the others get an error instead of waiting.
   void refuse(Submission submission);
   /// Makes a handle's name usable again.
-  void release(const Handle& handle) { submissions_.release(handle.name()); }
+  void release(const Handle& handle) { submissions_.release(handle.key()); }
+  /// The ranks of a process set, or null when there is none of this id.
+  [[nodiscard]] RankList process_set(std::int32_t id) const { return process_sets_.find(id); }
   /// Blocks until the handle is complete or the deadline has passed; says whether it is complete. A thread
   /// that runs a batch meanwhile finishes it first.
   [[nodiscard]] bool wait_until(Handle& handle, TimePoint deadline);
@@ -71,6 +74,8 @@ class Engine {
   bool advance(bool engine_is_free);
   void park(Submission submission);
   void execute(Batch batch);
+  void run_batch(const Batch& batch, std::vector<Submission>& calls);
+  void apply_set_change(const Batch& batch);
   [[nodiscard]] Duration pause();
   void depart(const Departure& departure);
   void fail(const Failure& failure);
@@ -79,10 +84,10 @@ class Engine {
 
   const std::unique_ptr<Transport> transport_;
   const std::vector<std::unique_ptr<Backend>> backends_;
-  const std::shared_ptr<const std::vector<int>> all_ranks_;
   Counters counters_;
   Exchange exchange_;
   Submissions submissions_;
+  ProcessSets process_sets_;
   std::atomic<int> waiting_{0};
   std::atomic<bool> leaving_{false};
   std::mutex role_;

@@ -8,6 +8,14 @@ namespace hora {
 Exchange::Exchange(Transport& transport, Negotiator negotiator, Counters& counters)
     : transport_(transport), negotiator_(std::move(negotiator)), counters_(counters) {}
 
+void Exchange::submit(const Request& request) {
+  if (request.signature.op == OpKind::kJoin) {
+    negotiator_.on_join();
+  } else if (negotiator_.on_submit(request)) {
+    ++counters_.cache_hits;
+  }
+}
+
 bool Exchange::step(bool engine_is_free) {
   bool worked = false;
   Incoming incoming;

@@ -16,7 +16,7 @@ class Exchange {
  public:
   Exchange(Transport& transport, Negotiator negotiator, Counters& counters);
 
-  void submit(const Request& request) { negotiator_.on_submit(request); }
+  void submit(const Request& request);
   void leave(const std::string& reason) { negotiator_.on_leave(reason); }
   void fail(const Failure& failure);
   void say_goodbye();

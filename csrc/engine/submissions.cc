@@ -3,12 +3,11 @@
 #include <utility>
 
 namespace hora {
-
 void Submissions::push(Submission submission) {
   const std::lock_guard lock(mutex_);
   if (closed_) throw *closed_;
   const Key& key = submission.request.key;
-  if (!key.name.empty() && !names_in_use_.insert(key.name).second) {
+  if (key.is_unique() && !in_use_.insert(key).second) {
     raise(ErrorKind::kInvalidArgument,
           "{} {}: an operation with this name is still in flight; synchronize it first, or use another name",
           name(submission.request.signature.op), key.to_string());
@@ -23,14 +22,18 @@ void Submissions::push_refusal(Submission submission) {
 
 void Submissions::enqueue(Submission submission) {
   Key& key = submission.request.key;
-  if (key.name.empty()) key.number = ++unnamed_calls_;
+  if (!key.is_unique()) key.number = ++unnamed_calls_[key.process_set];
   queue_.push_back(std::move(submission));
 }
 
-void Submissions::release(const std::string& name) {
-  if (name.empty()) return;
+void Submissions::release(const Key& key) {
   const std::lock_guard lock(mutex_);
-  names_in_use_.erase(name);
+  in_use_.erase(key);
+}
+
+void Submissions::restart_numbering(std::int32_t process_set) {
+  const std::lock_guard lock(mutex_);
+  unnamed_calls_.erase(process_set);
 }
 
 bool Submissions::take(std::vector<Submission>& taken) {

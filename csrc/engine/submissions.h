@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
-#include <string>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -29,8 +29,12 @@ class Submissions {
   /// can correct the call and repeat it at once.
   void push_refusal(Submission submission);
 
-  /// Makes a name usable again; an empty one is ignored.
-  void release(const std::string& name);
+  /// Makes the name of a key usable again.
+  void release(const Key& key);
+
+  /// Engine: the next unnamed call of the set is the first again. A join ends so on all ranks, because those
+  /// that joined early have made fewer calls.
+  void restart_numbering(std::int32_t process_set);
 
   /// Engine: moves all queued submissions out; says whether there were any.
   [[nodiscard]] bool take(std::vector<Submission>& taken);
@@ -41,9 +45,9 @@ class Submissions {
  private:
   void enqueue(Submission submission);
 
-  std::mutex mutex_;
-  std::uint64_t unnamed_calls_ = 0;
-  std::unordered_set<std::string> names_in_use_;
+  mutable std::mutex mutex_;
+  std::unordered_map<std::int32_t, std::uint64_t> unnamed_calls_;  // by process set
+  std::unordered_set<Key> in_use_;
   std::vector<Submission> queue_;
   std::optional<Error> closed_;
 };

@@ -28,6 +28,7 @@ class Cache {
   explicit Cache(std::uint64_t capacity) : capacity_(capacity) {}
 
   struct Known {
+    std::int32_t process_set;
     std::string name;  ///< empty for unnamed calls
     Signature signature;
   };
@@ -35,28 +36,30 @@ class Cache {
   /// The id under which this request may be announced, or 0.
   [[nodiscard]] std::uint32_t find(const Request& request) const;
 
-  /// What an id means. Throws when it was never given.
+  /// What an id means. Throws when this node has not learnt it.
   [[nodiscard]] Known get(std::uint32_t id) const;
 
-  /// Root only: the next free id, or 0 when the capacity is used up.
-  [[nodiscard]] std::uint32_t next_id() const;
+  /// Root only: gives a new id, or 0 when the capacity is used up.
+  [[nodiscard]] std::uint32_t give(const Key& key, const Signature& signature);
 
-  /// Learns an id from a plan.
-  void learn(std::uint32_t id, const std::string& name, const Signature& signature);
+  /// Learns an id from a plan, where it may stand more than once.
+  void learn(std::uint32_t id, const Key& key, const Signature& signature);
 
-  [[nodiscard]] std::size_t size() const { return meanings_.size(); }
+  /// The highest id given so far.
+  [[nodiscard]] std::uint32_t last_id() const { return last_id_; }
 
  private:
-  /// A name and a signature, encoded.
+  /// A process set, a name and a signature, encoded.
   using Meaning = std::string_view;
 
   /// Valid until the next call.
-  [[nodiscard]] Meaning encode(const std::string& name, const Signature& signature) const;
+  [[nodiscard]] Meaning encode(const Key& key, const Signature& signature) const;
 
   std::uint64_t capacity_;
   std::unique_ptr<std::pmr::memory_resource> memory_ =
       std::make_unique<std::pmr::monotonic_buffer_resource>();
-  std::pmr::vector<Meaning> meanings_{memory_.get()};  // id - 1 is the index
+  std::uint32_t last_id_ = 0;
+  std::pmr::unordered_map<std::uint32_t, Meaning> meanings_{memory_.get()};
   std::pmr::unordered_map<Meaning, std::uint32_t> ids_{memory_.get()};
   mutable ByteWriter scratch_;
 };

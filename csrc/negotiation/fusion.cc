@@ -1,48 +1,58 @@
 #include "negotiation/fusion.h"
 
+#include <map>
 #include <unordered_map>
 #include <utility>
 
 namespace hora {
 namespace {
 
-/// What tensors of one batch have in common: the signature without the shape.
+/// What calls of one batch have in common: the signature with the dtype but without shapes.
 Signature fusion_key(const Signature& signature) {
-  Signature key = signature;
-  key.shape.clear();
-  return key;
+  return {.op = signature.op,
+          .device = signature.device,
+          .reduce = signature.reduce,
+          .root = signature.root,
+          .prescale = signature.prescale,
+          .postscale = signature.postscale,
+          .tensors = {{signature.tensors.front().dtype, {}}},
+          .ranks = signature.ranks,
+          .refusal = {}};
 }
 
-bool may_share_batch(const ReadyTensor& tensor, const FusionOptions& options) {
-  const auto op = static_cast<std::size_t>(tensor.entry.signature.op);
-  return options.fusable[op] && options.threshold_bytes != 0 && tensor.bytes <= options.threshold_bytes;
+bool may_share_batch(const Signature& signature, const FusionOptions& options) {
+  return options.fusable[static_cast<std::size_t>(signature.op)] && options.threshold_bytes != 0 &&
+         signature.bytes() <= options.threshold_bytes && !signature.tensors.empty() && signature.is_uniform();
 }
 
 }  // namespace
 
-std::vector<Batch> fuse(std::vector<ReadyTensor> ready, const FusionOptions& options) {
+std::vector<Batch> fuse(std::vector<ReadyCall> ready, const FusionOptions& options) {
   struct Open {
     std::size_t batch;
     std::uint64_t bytes;
   };
   std::vector<Batch> batches;
-  std::unordered_map<Signature, Open> open;
-  for (ReadyTensor& tensor : ready) {
-    const Signature& signature = tensor.entry.signature;
-    if (may_share_batch(tensor, options)) {
-      const auto [found, is_new] = open.try_emplace(fusion_key(signature), Open{batches.size(), 0});
+  std::map<int, std::unordered_map<Signature, Open>> open;  // by number of contributors
+  for (ReadyCall& call : ready) {
+    const Signature& signature = call.entry.signature;
+    if (may_share_batch(signature, options)) {
+      const std::uint64_t bytes = signature.bytes();
+      const auto [found, is_new] =
+          open[call.contributors].try_emplace(fusion_key(signature), Open{batches.size(), 0});
       Open& current = found->second;
-      const bool fits = !is_new && current.bytes + tensor.bytes <= options.threshold_bytes;
+      const bool fits = !is_new && current.bytes + bytes <= options.threshold_bytes;
       if (fits) {
-        current.bytes += tensor.bytes;
-        batches[current.batch].entries.push_back(std::move(tensor.entry));
+        current.bytes += bytes;
+        batches[current.batch].entries.push_back(std::move(call.entry));
         continue;
       }
-      current = {batches.size(), tensor.bytes};
+      current = {batches.size(), bytes};
     }
     Batch batch;
     batch.piece_bytes = options.piece_bytes;
-    batch.entries.push_back(std::move(tensor.entry));
+    batch.contributors = call.contributors;
+    batch.entries.push_back(std::move(call.entry));
     batches.push_back(std::move(batch));
   }
   return batches;

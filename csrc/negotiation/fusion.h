@@ -8,10 +8,10 @@
 
 namespace hora {
 
-/// A tensor that every rank has announced with equal attributes.
-struct ReadyTensor {
+/// A call that every rank has announced with equal attributes.
+struct ReadyCall {
   BatchEntry entry;
-  std::uint64_t bytes;
+  int contributors = 0;
 };
 
 struct FusionOptions {
@@ -20,8 +20,9 @@ struct FusionOptions {
   std::array<bool, kOpCount> fusable{};  ///< by op
 };
 
-/// Puts ready tensors into batches: tensors of a fusable op that differ only in name and shape share a batch
-/// up to the threshold; a larger tensor travels alone. Batches keep the order of their first tensors.
-[[nodiscard]] std::vector<Batch> fuse(std::vector<ReadyTensor> ready, const FusionOptions& options);
+/// Puts ready calls into batches: calls of a fusable op that differ only in names and shapes share a batch up
+/// to the threshold; a larger one and a group of several dtypes travel alone. Batches keep the order of their
+/// first calls.
+[[nodiscard]] std::vector<Batch> fuse(std::vector<ReadyCall> ready, const FusionOptions& options);
 
 }  // namespace hora

@@ -15,21 +15,9 @@ ByteWriter begin(MessageKind kind) {
 
 ByteReader body(std::span<const std::byte> message, MessageKind expected) {
   ByteReader in(message);
-  if (in.one_of(MessageKind::kGoodbye) != expected)
+  if (in.one_of<MessageKind>(kMessageKinds) != expected)
     raise(ErrorKind::kSessionFailed, "unexpected control message");
   return in;
-}
-
-void write_key(ByteWriter& out, const Key& key) {
-  out.text(key.name);
-  out.varint(key.number);
-}
-
-Key read_key(ByteReader& in) {
-  Key key;
-  key.name = in.text();
-  key.number = in.varint();
-  return key;
 }
 
 /// Ids of one model mostly follow each other, so each is sent as its distance to the one before: one byte.
@@ -60,20 +48,22 @@ void write_text_and_rank(ByteWriter& out, int rank, const std::string& text) {
   out.text(text);
 }
 
-void write_entry(ByteWriter& out, IdWriter& ids, const BatchEntry& entry, std::uint32_t& next_new_id) {
+void write_entry(ByteWriter& out, IdWriter& ids, const BatchEntry& entry, std::uint32_t first_new_id) {
+  const bool is_described = entry.id == 0 || entry.id >= first_new_id;
   ids.write(out, entry.id);
-  out.varint(entry.key.number);
-  if (entry.id != 0 && entry.id != next_new_id) return;
-  if (entry.id != 0) ++next_new_id;
+  out.varint(entry.key.number << 1 | (is_described ? 1 : 0));
+  if (!is_described) return;
   out.text(entry.key.name);
   entry.signature.write(out);
 }
 
-BatchEntry read_entry(ByteReader& in, IdReader& ids, Cache& cache) {
+BatchEntry read_entry(ByteReader& in, IdReader& ids, std::int32_t process_set, Cache& cache) {
   BatchEntry entry;
   entry.id = ids.read(in);
-  entry.key.number = in.varint();
-  if (entry.id != 0 && entry.id <= cache.size()) {
+  const std::uint64_t number_and_flag = in.varint();
+  entry.key.number = number_and_flag >> 1;
+  entry.key.process_set = process_set;
+  if ((number_and_flag & 1) == 0) {
     Cache::Known known = cache.get(entry.id);
     entry.key.name = std::move(known.name);
     entry.signature = std::move(known.signature);
@@ -81,14 +71,14 @@ BatchEntry read_entry(ByteReader& in, IdReader& ids, Cache& cache) {
   }
   entry.key.name = in.text();
   entry.signature = Signature::read(in);
-  if (entry.id != 0) cache.learn(entry.id, entry.key.name, entry.signature);
+  if (entry.id != 0) cache.learn(entry.id, entry.key, entry.signature);
   return entry;
 }
 
 }  // namespace
 
 MessageKind kind_of(std::span<const std::byte> message) {
-  return ByteReader(message).one_of(MessageKind::kGoodbye);
+  return ByteReader(message).one_of<MessageKind>(kMessageKinds);
 }
 
 Bytes encode(const std::vector<Announcement>& announcements) {
@@ -97,11 +87,12 @@ Bytes encode(const std::vector<Announcement>& announcements) {
   IdWriter ids;
   for (const Announcement& announcement : announcements) {
     ids.write(out, announcement.id);
-    if (announcement.id != 0) {
-      out.varint(announcement.key.number);
-      continue;
-    }
-    write_key(out, announcement.key);
+    const bool is_partial = announcement.contributors.size() > 0;
+    out.varint(announcement.key.number << 1 | (is_partial ? 1 : 0));
+    if (is_partial) announcement.contributors.write(out);
+    if (announcement.id != 0) continue;
+    out.text(announcement.key.name);
+    out.signed_varint(announcement.key.process_set);
     out.varint(announcement.variants.size());
     for (const Variant& variant : announcement.variants) {
       variant.signature.write(out);
@@ -117,11 +108,17 @@ std::vector<Announcement> decode_announcements(std::span<const std::byte> messag
   IdReader ids;
   for (Announcement& announcement : announcements) {
     announcement.id = ids.read(in);
+    const std::uint64_t number_and_flag = in.varint();
+    announcement.key.number = number_and_flag >> 1;
+    if ((number_and_flag & 1) != 0) announcement.contributors = RankSet::read(in);
     if (announcement.id != 0) {
-      announcement.key = {cache.get(announcement.id).name, in.varint()};
+      Cache::Known known = cache.get(announcement.id);
+      announcement.key.name = std::move(known.name);
+      announcement.key.process_set = known.process_set;
       continue;
     }
-    announcement.key = read_key(in);
+    announcement.key.name = in.text();
+    announcement.key.process_set = static_cast<std::int32_t>(in.signed_varint());
     const std::size_t variants = in.length();
     for (std::size_t at = 0; at < variants; ++at) {
       Signature signature = Signature::read(in);
@@ -131,15 +128,18 @@ std::vector<Announcement> decode_announcements(std::span<const std::byte> messag
   return announcements;
 }
 
-Bytes encode(const Plan& plan, std::uint32_t next_new_id) {
+Bytes encode(const Plan& plan, std::uint32_t first_new_id) {
   ByteWriter out = begin(MessageKind::kPlan);
+  out.signed_varint(plan.process_set);
   out.varint(plan.batches.size());
   IdWriter ids;
   for (const Batch& batch : plan.batches) {
     out.varint(batch.piece_bytes);
+    out.varint(static_cast<std::uint64_t>(batch.contributors));
+    out.signed_varint(batch.value);
     out.text(batch.error);
     out.varint(batch.entries.size());
-    for (const BatchEntry& entry : batch.entries) write_entry(out, ids, entry, next_new_id);
+    for (const BatchEntry& entry : batch.entries) write_entry(out, ids, entry, first_new_id);
   }
   out.fixed(plan.departure.has_value());
   if (plan.departure) write_text_and_rank(out, plan.departure->rank, plan.departure->reason);
@@ -149,19 +149,33 @@ Bytes encode(const Plan& plan, std::uint32_t next_new_id) {
 Plan decode_plan(std::span<const std::byte> message, Cache& cache) {
   ByteReader in = body(message, MessageKind::kPlan);
   Plan plan;
+  plan.process_set = static_cast<std::int32_t>(in.signed_varint());
   plan.batches.resize(in.length());
   IdReader ids;
   for (Batch& batch : plan.batches) {
     batch.piece_bytes = in.varint();
+    batch.contributors = static_cast<int>(in.varint());
+    batch.value = in.signed_varint();
     batch.error = in.text();
     const std::size_t entries = in.length();
-    for (std::size_t at = 0; at < entries; ++at) batch.entries.push_back(read_entry(in, ids, cache));
+    for (std::size_t at = 0; at < entries; ++at)
+      batch.entries.push_back(read_entry(in, ids, plan.process_set, cache));
   }
-  if (in.one_of(true)) {
+  if (in.one_of<bool>(2)) {
     const auto rank = static_cast<int>(in.varint());
     plan.departure = Departure{rank, in.text()};
   }
   return plan;
+}
+
+Bytes encode_join(int rank) {
+  ByteWriter out = begin(MessageKind::kJoin);
+  out.varint(static_cast<std::uint64_t>(rank));
+  return out.take();
+}
+
+int decode_join(std::span<const std::byte> message) {
+  return static_cast<int>(body(message, MessageKind::kJoin).varint());
 }
 
 Bytes encode(const Departure& departure) {

@@ -15,10 +15,12 @@ namespace hora {
 enum class MessageKind : std::uint8_t {
   kAnnounce,  ///< to the parent: tensors that the whole subtree is ready for
   kPlan,      ///< to the children: the next part of the sequence; relayed unchanged
+  kJoin,      ///< to the parent: a rank of the subtree has joined
   kDepart,    ///< to the parent: a rank of the subtree leaves
   kFailure,   ///< to all neighbours: the session is broken
   kGoodbye,   ///< last message on an edge
 };
+inline constexpr std::size_t kMessageKinds = 6;
 
 /// One attribute set seen for a tensor, and the ranks that sent it.
 struct Variant {
@@ -31,6 +33,7 @@ struct Announcement {
   Key key;
   std::uint32_t id = 0;           ///< not 0: all ranks sent what this id means, and variants is empty
   std::vector<Variant> variants;  ///< exactly one where all agree
+  RankSet contributors;           ///< ranks that announced it; empty: all members of the subtree
 };
 
 struct Failure {
@@ -41,9 +44,9 @@ struct Failure {
 [[nodiscard]] MessageKind kind_of(std::span<const std::byte> message);
 
 [[nodiscard]] Bytes encode(const std::vector<Announcement>& announcements);
-/// Ids from `next_new_id` on are new to the receivers; they must appear in ascending order, and each carries
-/// its description where it appears first.
-[[nodiscard]] Bytes encode(const Plan& plan, std::uint32_t next_new_id);
+/// Ids from `first_new_id` on are new to the receivers, so that their description goes along.
+[[nodiscard]] Bytes encode(const Plan& plan, std::uint32_t first_new_id);
+[[nodiscard]] Bytes encode_join(int rank);
 [[nodiscard]] Bytes encode(const Departure& departure);
 [[nodiscard]] Bytes encode(const Failure& failure);
 [[nodiscard]] Bytes encode_goodbye();
@@ -52,6 +55,7 @@ struct Failure {
                                                              const Cache& cache);
 /// Entries that use an id for the first time carry their description; `cache` learns them on the way.
 [[nodiscard]] Plan decode_plan(std::span<const std::byte> message, Cache& cache);
+[[nodiscard]] int decode_join(std::span<const std::byte> message);
 [[nodiscard]] Departure decode_departure(std::span<const std::byte> message);
 [[nodiscard]] Failure decode_failure(std::span<const std::byte> message);
 

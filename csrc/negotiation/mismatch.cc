@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "base/text.h"
@@ -18,6 +19,38 @@ std::string describe_shape(const Shape& shape) {
   return fmt::format("[{}]", join(extents, ","));
 }
 
+/// The first tensor about which the variants differ; nothing when there is none, or their numbers differ.
+std::optional<std::size_t> odd_tensor(std::span<const Variant> all) {
+  const Signature* first = nullptr;
+  for (const Variant& variant : all) {
+    const Signature& signature = variant.signature;
+    if (!signature.refusal.empty()) continue;
+    if (first == nullptr) first = &signature;
+    if (signature.tensors.size() != first->tensors.size()) return std::nullopt;
+  }
+  const auto differs = [&](std::size_t tensor) {
+    return std::ranges::any_of(all, [&](const Variant& variant) {
+      const Signature& signature = variant.signature;
+      return signature.refusal.empty() && signature.tensors[tensor] != first->tensors[tensor];
+    });
+  };
+  for (std::size_t tensor = 0; first != nullptr && tensor < first->tensors.size(); ++tensor) {
+    if (differs(tensor)) return tensor;
+  }
+  return std::nullopt;
+}
+
+/// What a rank sent, in short: of a group only the tensor about which ranks differ.
+std::string describe_tensors(const Signature& signature, std::optional<std::size_t> odd) {
+  const std::vector<TensorType>& tensors = signature.tensors;
+  if (tensors.empty()) return "no tensor";
+  if (tensors.size() == 1) return std::string(name(tensors[0].dtype)) + describe_shape(tensors[0].shape);
+  if (!odd) return fmt::format("{} tensors", tensors.size());
+  const TensorType& tensor = tensors[*odd];
+  return fmt::format("{}{} as tensor {} of {}", name(tensor.dtype), describe_shape(tensor.shape), *odd,
+                     tensors.size());
+}
+
 std::string describe(const Variant& variant, std::span<const Variant> all) {
   const Signature& own = variant.signature;
   const auto differs = [&](auto Signature::* attribute) {
@@ -31,8 +64,11 @@ std::string describe(const Variant& variant, std::span<const Variant> all) {
 
   std::string text = who + " sent ";
   if (differs(&Signature::op)) text += fmt::format("{} ", name(own.op));
-  text += own.op == OpKind::kBarrier ? std::string("no tensor")
-                                     : std::string(name(own.dtype)) + describe_shape(own.shape);
+  if (own.op == OpKind::kAddProcessSet || own.op == OpKind::kRemoveProcessSet) {
+    text += "the ranks " + RankSet(own.ranks).to_string();
+  } else {
+    text += describe_tensors(own, odd_tensor(all));
+  }
   if (differs(&Signature::reduce)) text += fmt::format(" op {}", name(own.reduce));
   if (differs(&Signature::root)) text += fmt::format(" root_rank {}", own.root);
   if (differs(&Signature::prescale)) text += fmt::format(" prescale_factor {}", own.prescale);

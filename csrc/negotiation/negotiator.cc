@@ -1,6 +1,12 @@
 #include "negotiation/negotiator.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <numeric>
 #include <utility>
 
 #include "base/error.h"
@@ -14,14 +20,24 @@ Negotiator::Negotiator(Tree tree, NegotiatorOptions options)
       neighbours_(tree_.children()),
       cache_(options.cache_capacity) {
   if (tree_.parent()) neighbours_.push_back(*tree_.parent());
+  joined_below_.resize(tree_.children().size());
+  std::vector<int> all(static_cast<std::size_t>(tree_.job_size()));
+  std::iota(all.begin(), all.end(), 0);
+  sets_.emplace(kGlobalSet, Members(tree_, std::move(all)));
 }
 
-void Negotiator::on_submit(const Request& request) {
-  if (closed_) return;
-  Pending& pending = pending_of(request.key, cache_.find(request));
-  pending.bytes = request.bytes;
+bool Negotiator::on_submit(const Request& request) {
+  // A set that the sequence removes is gone here before the engine gets there and fails what is parked.
+  if (closed_ || !sets_.contains(request.key.process_set)) return false;
+  const std::uint32_t id = cache_.find(request);
+  Pending& pending = pending_of(request.key, id);
   seen_of(pending, request.signature).sources.push_back(kSelf);
-  count_contribution(request.key, pending);
+  count_contribution(request.key, pending, kSelf, 1);
+  return id != 0;
+}
+
+void Negotiator::on_join() {
+  if (!closed_) join(kSelf, tree_.rank());
 }
 
 void Negotiator::on_leave(const std::string& reason) {
@@ -50,6 +66,9 @@ void Negotiator::on_message(int peer, std::span<const std::byte> message) {
       return;
     case MessageKind::kPlan:
       pass_plan(decode_plan(message, cache_), Bytes(message.begin(), message.end()));
+      return;
+    case MessageKind::kJoin:
+      if (!closed_) join(child_number(peer), decode_join(message));
       return;
     case MessageKind::kDepart:
       if (closed_) return;
@@ -83,6 +102,8 @@ Negotiator::Seen& Negotiator::seen_of(Pending& pending, const Signature& signatu
 }
 
 void Negotiator::receive(Source child, const Announcement& announcement) {
+  const auto members = sets_.find(announcement.key.process_set);
+  if (members == sets_.end()) return;  // the set was removed while this was under way
   Pending& pending = pending_of(announcement.key, announcement.id);
   if (announcement.id != 0) {
     seen_of(pending, cache_.get(announcement.id).signature).sources.push_back(child);
@@ -93,62 +114,182 @@ void Negotiator::receive(Source child, const Announcement& announcement) {
       seen_of(pending, variant.signature).ranks.merge(variant.ranks);
     }
   }
-  count_contribution(announcement.key, pending);
+  int contributors = announcement.contributors.size();
+  if (contributors > 0) {
+    pending.partial.emplace(child, announcement.contributors);
+  } else {
+    contributors = members->second.below(child);
+  }
+  count_contribution(announcement.key, pending, child, contributors);
 }
 
-void Negotiator::count_contribution(const Key& key, Pending& pending) {
-  if (++pending.contributions < tree_.children().size() + 1) return;
+void Negotiator::count_contribution(const Key& key, Pending& pending, Source source, int contributors) {
+  pending.heard.push_back(source);
+  pending.contributors += contributors;
+  if (!is_complete(key, pending)) return;
   auto node = pending_.extract(key);
   complete(node.key(), std::move(node.mapped()));
 }
 
+bool Negotiator::has_joined(Source source) const {
+  return source == kSelf ? self_joined_ : joined_below_[source] == sets_.at(kGlobalSet).below(source);
+}
+
+bool Negotiator::is_complete(const Key& key, const Pending& pending) const {
+  const std::size_t sources = sets_.at(key.process_set).sources();
+  if (pending.heard.size() == sources) return true;
+  if (joined_.empty() || key.process_set != kGlobalSet) return false;
+  const auto is_missing = [&](Source source) {
+    return std::ranges::find(pending.heard, source) == pending.heard.end() && !has_joined(source);
+  };
+  if (is_missing(kSelf)) return false;
+  for (Source child = 0; child < tree_.children().size(); ++child) {
+    if (is_missing(child)) return false;
+  }
+  return true;
+}
+
+void Negotiator::join(Source source, int rank) {
+  joined_.push_back(rank);
+  if (source == kSelf) {
+    self_joined_ = true;
+  } else {
+    ++joined_below_[source];
+  }
+  if (has_joined(source)) complete_what_waited();
+  // A join overtakes nothing that this subtree announced before.
+  if (!tree_.parent()) return;
+  send_announcements();
+  outputs_.messages.push_back({*tree_.parent(), encode_join(rank)});
+}
+
+void Negotiator::complete_what_waited() {
+  std::vector<Key> completed;
+  for (const auto& [key, pending] : pending_) {
+    if (is_complete(key, pending)) completed.push_back(key);
+  }
+  for (const Key& key : completed) {
+    auto node = pending_.extract(key);
+    complete(node.key(), std::move(node.mapped()));
+  }
+}
+
 void Negotiator::complete(const Key& key, Pending pending) {
   if (tree_.is_root()) return complete_at_root(key, std::move(pending));
-  Announcement announcement{key, pending.id, {}};
+  Announcement announcement{key, pending.id, {}, {}};
+  if (pending.contributors != sets_.at(key.process_set).in_subtree())
+    announcement.contributors = contributors_of(key, pending);
   if (pending.id == 0 && pending.seen.size() == 1) {
     announcement.variants.push_back({std::move(pending.seen.front().signature), {}});
   } else if (pending.id == 0) {
-    announcement.variants = variants_of(pending);
+    announcement.variants = variants_of(key, pending);
   }
   announcements_.push_back(std::move(announcement));
 }
 
 void Negotiator::complete_at_root(const Key& key, Pending pending) {
-  Signature& first = pending.seen.front().signature;
-  if (pending.seen.size() == 1 && first.refusal.empty()) {
-    ready_.push_back({{key, std::move(first), 0}, pending.bytes});
+  std::string error = find_error(key, pending);
+  BatchEntry entry{key, std::move(pending.seen.front().signature), 0};
+  if (error.empty()) {
+    ready_.push_back({std::move(entry), divisor(key, pending)});
     return;
   }
   Batch batch;
-  batch.error = describe_mismatch(key, variants_of(pending));
-  batch.entries.push_back({key, std::move(first), 0});
+  batch.error = std::move(error);
+  batch.entries.push_back(std::move(entry));
   errors_.push_back(std::move(batch));
 }
 
-std::vector<Variant> Negotiator::variants_of(const Pending& pending) const {
+/// What Average divides by.
+int Negotiator::divisor(const Key& key, const Pending& pending) const {
+  return options_.joins_like_horovod ? sets_.at(key.process_set).in_subtree() : pending.contributors;
+}
+
+std::string Negotiator::find_error(const Key& key, const Pending& pending) const {
+  const Signature& first = pending.seen.front().signature;
+  if (pending.seen.size() > 1 || !first.refusal.empty())
+    return describe_mismatch(key, variants_of(key, pending));
+  const Members& members = sets_.at(key.process_set);
+  if (pending.contributors == members.in_subtree()) return {};
+  // Not joined_: the announcement that a join has completed arrives before the join.
+  const RankSet contributors = contributors_of(key, pending);
+  std::vector<int> absent = members.ranks();
+  std::erase_if(absent, [&](int rank) { return contributors.contains(rank); });
+  if (first.op == OpKind::kBroadcast && !contributors.contains(static_cast<int>(first.root))) {
+    return fmt::format("broadcast {}: root_rank {} has joined and has nothing to send", key.to_string(),
+                       first.root);
+  }
+  if (options_.joins_like_horovod && first.op != OpKind::kAllreduce && first.op != OpKind::kBarrier) {
+    return fmt::format("{} {}: ranks {} have joined (with HORA_JOIN_RULE=contributors it would go on)",
+                       name(first.op), key.to_string(), RankSet(absent).to_string());
+  }
+  if (first.op == OpKind::kAddProcessSet || first.op == OpKind::kRemoveProcessSet) {
+    return fmt::format("{}: ranks {} have joined; process sets change only while all ranks take part",
+                       name(first.op), RankSet(absent).to_string());
+  }
+  return {};
+}
+
+std::vector<Variant> Negotiator::variants_of(const Key& key, const Pending& pending) const {
+  const Members& members = sets_.at(key.process_set);
   std::vector<Variant> variants;
   for (const Seen& seen : pending.seen) {
     Variant variant{seen.signature, seen.ranks};
-    for (const Source source : seen.sources) {
-      variant.ranks.merge(source == kSelf ? RankSet::single(tree_.rank()) : tree_.subtree(source));
-    }
+    for (const Source source : seen.sources) variant.ranks.merge(ranks_of(source, pending, members));
     variants.push_back(std::move(variant));
   }
   return variants;
 }
 
+RankSet Negotiator::ranks_of(Source source, const Pending& pending, const Members& members) const {
+  if (source == kSelf) return RankSet::single(tree_.rank());
+  if (const auto found = pending.partial.find(source); found != pending.partial.end()) return found->second;
+  std::vector<int> ranks = tree_.subtree(source).to_vector();
+  std::erase_if(ranks, [&](int rank) { return !members.contains(rank); });
+  return RankSet(std::move(ranks));
+}
+
+RankSet Negotiator::contributors_of(const Key& key, const Pending& pending) const {
+  RankSet ranks;
+  for (const Source source : pending.heard) ranks.merge(ranks_of(source, pending, sets_.at(key.process_set)));
+  return ranks;
+}
+
 bool Negotiator::can_cut() const {
-  return tree_.is_root() && !closed_ && (!ready_.empty() || !errors_.empty() || departure_);
+  const bool all_joined = static_cast<int>(joined_.size()) == tree_.job_size();
+  return tree_.is_root() && !closed_ && (!ready_.empty() || !errors_.empty() || all_joined || departure_);
 }
 
 void Negotiator::cut() {
+  struct Work {
+    std::vector<ReadyCall> ready;
+    std::vector<Batch> errors;
+  };
+  // The global set comes last, because its batches may remove another set.
+  std::map<std::int32_t, Work, std::greater<>> sets;
+  sets[kGlobalSet];
+  for (ReadyCall& tensor : std::exchange(ready_, {})) {
+    sets[tensor.entry.key.process_set].ready.push_back(std::move(tensor));
+  }
+  for (Batch& batch : std::exchange(errors_, {}))
+    sets[batch.process_set()].errors.push_back(std::move(batch));
+  for (auto& [process_set, work] : sets) plan_set(process_set, std::move(work.ready), std::move(work.errors));
+}
+
+void Negotiator::plan_set(std::int32_t process_set, std::vector<ReadyCall> ready, std::vector<Batch> errors) {
   Plan plan;
-  plan.batches = fuse(std::exchange(ready_, {}), options_.fusion);
-  const std::uint32_t next_new_id = static_cast<std::uint32_t>(cache_.size() + 1);
+  plan.process_set = process_set;
+  plan.batches = fuse(std::move(ready), options_.fusion);
+  for (Batch& batch : plan.batches) decide_set_change(batch);
+  const std::uint32_t first_new_id = cache_.last_id() + 1;
   assign_ids(plan);
-  std::ranges::move(std::exchange(errors_, {}), std::back_inserter(plan.batches));
-  plan.departure = std::exchange(departure_, std::nullopt);
-  const Bytes encoded = encode(plan, next_new_id);
+  std::ranges::move(errors, std::back_inserter(plan.batches));
+  if (process_set == kGlobalSet) {
+    if (static_cast<int>(joined_.size()) == tree_.job_size()) plan.batches.push_back(join_batch());
+    plan.departure = std::exchange(departure_, std::nullopt);
+  }
+  if (plan.batches.empty() && !plan.departure) return;
+  const Bytes encoded = encode(plan, first_new_id);
   pass_plan(std::move(plan), encoded);
 }
 
@@ -156,28 +297,81 @@ void Negotiator::assign_ids(Plan& plan) {
   for (Batch& batch : plan.batches) {
     for (BatchEntry& entry : batch.entries) {
       entry.id = cache_.find({entry.key, entry.signature});
-      if (entry.id != 0) continue;
-      entry.id = cache_.next_id();
-      if (entry.id != 0) cache_.learn(entry.id, entry.key.name, entry.signature);
+      if (entry.id == 0) entry.id = cache_.give(entry.key, entry.signature);
     }
   }
 }
 
+void Negotiator::decide_set_change(Batch& batch) {
+  const Signature& signature = batch.signature();
+  if (signature.op == OpKind::kAddProcessSet) batch.value = ++last_set_;
+  if (signature.op != OpKind::kRemoveProcessSet) return;
+  const auto found = std::ranges::find_if(sets_, [&](const auto& set) {
+    return set.first != kGlobalSet && set.second.ranks() == signature.ranks;
+  });
+  if (found != sets_.end()) {
+    batch.value = found->first;
+  } else {
+    batch.error = fmt::format("remove_process_set: there is no set of the ranks {}",
+                              RankSet(signature.ranks).to_string());
+  }
+}
+
+/// The batch that ends a join on all ranks.
+Batch Negotiator::join_batch() {
+  Batch batch;
+  batch.piece_bytes = options_.fusion.piece_bytes;
+  batch.value = joined_.back();
+  Signature signature;
+  signature.op = OpKind::kJoin;
+  batch.entries.push_back({Key::join(), std::move(signature), 0});
+  return batch;
+}
+
 void Negotiator::pass_plan(Plan plan, const Bytes& encoded) {
-  for (const int child : tree_.children()) outputs_.messages.push_back({child, encoded});
+  const Members& members = sets_.at(plan.process_set);
+  for (std::size_t child = 0; child < tree_.children().size(); ++child) {
+    if (members.below(child) > 0) outputs_.messages.push_back({tree_.children()[child], encoded});
+  }
   if (plan.departure) closed_ = true;
-  outputs_.plans.push_back(std::move(plan));
+  for (const Batch& batch : plan.batches) apply_set_change(batch);
+  if (members.has_self()) outputs_.plans.push_back(std::move(plan));
+}
+
+void Negotiator::apply_set_change(const Batch& batch) {
+  if (!batch.error.empty()) return;
+  const auto process_set = static_cast<std::int32_t>(batch.value);
+  switch (batch.signature().op) {
+    case OpKind::kJoin:
+      joined_.clear();
+      self_joined_ = false;
+      std::ranges::fill(joined_below_, 0);
+      return;
+    case OpKind::kAddProcessSet:
+      sets_.emplace(process_set, Members(tree_, batch.signature().ranks));
+      return;
+    case OpKind::kRemoveProcessSet:
+      sets_.erase(process_set);
+      std::erase_if(pending_, [&](const auto& pending) { return pending.first.process_set == process_set; });
+      std::erase_if(announcements_, [&](const auto& each) { return each.key.process_set == process_set; });
+      return;
+    default:
+      return;
+  }
 }
 
 void Negotiator::say_goodbye() {
   for (const int neighbour : neighbours_) outputs_.messages.push_back({neighbour, encode_goodbye()});
 }
 
+void Negotiator::send_announcements() {
+  if (announcements_.empty()) return;
+  if (!closed_) outputs_.messages.push_back({*tree_.parent(), encode(announcements_)});
+  announcements_.clear();
+}
+
 Negotiator::Outputs Negotiator::take_outputs() {
-  if (!announcements_.empty()) {
-    if (!closed_) outputs_.messages.push_back({*tree_.parent(), encode(announcements_)});
-    announcements_.clear();
-  }
+  send_announcements();
   return std::exchange(outputs_, {});
 }
 

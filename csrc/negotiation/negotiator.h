@@ -11,6 +11,7 @@
 #include "core/batch.h"
 #include "negotiation/cache.h"
 #include "negotiation/fusion.h"
+#include "negotiation/members.h"
 #include "negotiation/message.h"
 #include "negotiation/tree.h"
 
@@ -19,6 +20,7 @@ namespace hora {
 struct NegotiatorOptions {
   FusionOptions fusion;
   std::uint64_t cache_capacity = 0;
+  bool joins_like_horovod = false;  ///< see the setting HORA_JOIN_RULE
 };
 
 /// Agreement as a state machine: announcements in, one sequence of batches out, the same on every rank.
@@ -30,13 +32,23 @@ struct NegotiatorOptions {
 /// passes, never when the engine gets to it. An error waits for all ranks like any batch, so that a late
 /// first call is never paired with the others' second call.
 ///
+/// A process set is an attribute of a request: its tensors are ready when its members have announced them,
+/// and its plans go down only the branches with members. All sets share one sequence, so ranks of several
+/// sets can never wait for each other in a circle. A rank that has joined counts as having announced every
+/// tensor of the global set; a batch says how many ranks contribute to it.
+///
 /// No threads, no clock, no I/O: call `on_*`, then send and run what `take_outputs` returns.
 class Negotiator {
  public:
   Negotiator(Tree tree, NegotiatorOptions options);
 
-  /// This rank announces a tensor. A key must not be announced again before its batch has come out.
-  void on_submit(const Request& request);
+  /// This rank announces a call; says whether it has a small id. A key must not be announced again before its
+  /// batch has come out.
+  bool on_submit(const Request& request);
+
+  /// This rank contributes nothing more to tensors of the global set until all ranks have joined; then a
+  /// batch of the op join comes out.
+  void on_join();
 
   /// This rank leaves the job in order.
   void on_leave(const std::string& reason);
@@ -87,19 +99,34 @@ class Negotiator {
   struct Pending {
     std::vector<Seen> seen;
     std::uint32_t id = 0;  ///< not 0 while all contributions came under this id
-    std::size_t contributions = 0;
-    std::uint64_t bytes = 0;
+    std::vector<Source> heard;
+    int contributors = 0;
+    std::unordered_map<Source, RankSet> partial;  ///< what only some ranks of a source have announced
   };
 
   [[nodiscard]] static Seen& seen_of(Pending& pending, const Signature& signature);
   Pending& pending_of(const Key& key, std::uint32_t id);
   void receive(Source child, const Announcement& announcement);
-  void count_contribution(const Key& key, Pending& pending);
+  void count_contribution(const Key& key, Pending& pending, Source source, int contributors);
+  void join(Source source, int rank);
+  void complete_what_waited();
+  void send_announcements();
+  [[nodiscard]] bool is_complete(const Key& key, const Pending& pending) const;
+  [[nodiscard]] bool has_joined(Source source) const;
   void complete(const Key& key, Pending pending);
   void complete_at_root(const Key& key, Pending pending);
-  [[nodiscard]] std::vector<Variant> variants_of(const Pending& pending) const;
-  void pass_plan(Plan plan, const Bytes& encoded);
+  [[nodiscard]] int divisor(const Key& key, const Pending& pending) const;
+  [[nodiscard]] std::string find_error(const Key& key, const Pending& pending) const;
+  [[nodiscard]] std::vector<Variant> variants_of(const Key& key, const Pending& pending) const;
+  [[nodiscard]] RankSet ranks_of(Source source, const Pending& pending, const Members& members) const;
+  [[nodiscard]] RankSet contributors_of(const Key& key, const Pending& pending) const;
+
+  void plan_set(std::int32_t process_set, std::vector<ReadyCall> ready, std::vector<Batch> errors);
   void assign_ids(Plan& plan);
+  void decide_set_change(Batch& batch);
+  [[nodiscard]] Batch join_batch();
+  void pass_plan(Plan plan, const Bytes& encoded);
+  void apply_set_change(const Batch& batch);
   [[nodiscard]] Source child_number(int peer) const;
 
   const Tree tree_;
@@ -108,11 +135,16 @@ class Negotiator {
   Cache cache_;
   std::unordered_map<Key, Pending> pending_;
   std::vector<Announcement> announcements_;  // for the parent
-  std::vector<ReadyTensor> ready_;           // root only
+  std::vector<ReadyCall> ready_;             // root only
   std::vector<Batch> errors_;                // root only
-  std::optional<Departure> departure_;       // root only, until it is planned
-  bool closed_ = false;                      // a departure or a failure has passed
-  bool failed_ = false;                      // a failure has passed
+  std::unordered_map<std::int32_t, Members> sets_;
+  std::int32_t last_set_ = kGlobalSet;  // root only
+  std::vector<int> joined_;             // ranks of this subtree, in the order in which they joined
+  bool self_joined_ = false;
+  std::vector<int> joined_below_;       // by child
+  std::optional<Departure> departure_;  // root only, until it is planned
+  bool closed_ = false;                 // a departure or a failure has passed
+  bool failed_ = false;                 // a failure has passed
   std::size_t goodbyes_ = 0;
   Outputs outputs_;
 };

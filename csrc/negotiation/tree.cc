@@ -23,7 +23,7 @@ std::vector<int> heap_children(int position, int size, int arity) {
 
 }  // namespace
 
-Tree::Tree(const Topology& topology, int arity) : rank_(topology.rank()) {
+Tree::Tree(const Topology& topology, int arity) : rank_(topology.rank()), job_size_(topology.size()) {
   const int host = topology.host_of(rank_);
   const std::vector<int>& local = topology.ranks_on(host);
   const auto local_size = static_cast<int>(local.size());

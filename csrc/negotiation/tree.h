@@ -20,6 +20,7 @@ class Tree {
 
   [[nodiscard]] bool is_root() const { return !parent_; }
   [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int job_size() const { return job_size_; }
   [[nodiscard]] std::optional<int> parent() const { return parent_; }
   [[nodiscard]] const std::vector<int>& children() const { return children_; }
 
@@ -28,6 +29,7 @@ class Tree {
 
  private:
   int rank_;
+  int job_size_;
   std::optional<int> parent_;
   std::vector<int> children_;
   std::vector<RankSet> subtrees_;

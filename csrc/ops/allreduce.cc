@@ -1,91 +1,91 @@
 #include <algorithm>
-#include <cmath>
+#include <vector>
 
 #include "base/error.h"
+#include "collectives/adasum.h"
 #include "collectives/chunks.h"
 #include "collectives/convert.h"
 #include "collectives/ring.h"
 #include "ops/ops.h"
+#include "ops/scaling.h"
 
 namespace hora {
 namespace {
 
-/// How one rank's values are multiplied before and after the reduction, and by what integers are divided.
-///
-/// Average divides float32 and float64 after summing. Halves are divided before, in float32, so that nothing
-/// overflows whose mean fits. The wrapped sum of integers is divided and truncated toward zero.
-struct Scaling {
-  double before;
-  double after;
-  std::int64_t divisor = 1;
-};
-
-Scaling scaling_of(const Signature& signature, int size) {
-  Scaling scaling{signature.prescale, signature.postscale};
-  if (signature.reduce != ReduceOp::kAverage) return scaling;
-  if (is_half(signature.dtype)) {
-    scaling.before /= size;
-  } else if (info(signature.dtype).is_floating) {
-    scaling.after /= size;
-  } else {
-    scaling.divisor = size;
-  }
-  return scaling;
-}
-
 /// Packs the tensors one after another in accumulation type.
 void load(const HostCall& call, const Scaling& scaling, std::byte* at) {
-  for (const Submission* tensor : call.tensors) {
-    const TensorRef& input = tensor->input;
-    widen(input.data, input.dtype, at, input.count(), scaling.before);
-    at += input.count() * size_of(accumulation_type(input.dtype));
+  const std::size_t element = size_of(accumulation_type(call.dtype));
+  for (const HostTensor& tensor : call.tensors) {
+    const std::size_t count = tensor.type->count();
+    load_operand(tensor, call.batch.signature().reduce, scaling, 0, count, at);
+    at += count * element;
   }
 }
 
 /// Unpacks them from their own type.
 void store(const HostCall& call, const std::byte* at) {
-  for (const Submission* tensor : call.tensors) {
-    const std::size_t bytes = tensor->output.bytes();
-    if (at != tensor->output.data) std::copy_n(at, bytes, tensor->output.data);
+  for (const HostTensor& tensor : call.tensors) {
+    const std::size_t bytes = tensor.type->bytes();
+    if (!tensor.is_absent && at != tensor.local.output) std::copy_n(at, bytes, tensor.local.output);
     at += bytes;
+  }
+}
+
+std::size_t count_of(const HostCall& call) {
+  std::size_t count = 0;
+  for (const HostTensor& tensor : call.tensors) count += tensor.type->count();
+  return count;
+}
+
+/// The scalar products of Adasum need whole tensors, so its sums are finished on every rank.
+void adasum_on_host(const HostCall& call) {
+  const DType type = accumulation_type(call.dtype);
+  const Scaling scaling = scaling_of(call.batch, call.dtype);
+  const std::span<std::byte> sums = call.staging.at_least(count_of(call) * size_of(type));
+  load(call, scaling, sums.data());
+  std::vector<std::size_t> lengths;
+  for (const HostTensor& tensor : call.tensors) lengths.push_back(tensor.type->count());
+  adasum(call.group, sums, lengths, type, call.scratch);
+  const std::byte* at = sums.data();
+  for (const HostTensor& tensor : call.tensors) {
+    const std::size_t count = tensor.type->count();
+    if (!tensor.is_absent) narrow(at, call.dtype, tensor.local.output, count, scaling.after);
+    at += count * size_of(type);
   }
 }
 
 }  // namespace
 
-void check_allreduce(const Submission& submission, int) {
+void check_allreduce(const Submission& submission, const std::vector<int>&) {
   const Signature& signature = submission.request.signature;
-  if (signature.reduce == ReduceOp::kAdasum)
-    raise(ErrorKind::kInvalidArgument, "op Adasum is not available yet");
-  if (std::isnan(signature.prescale) || std::isnan(signature.postscale)) {
-    raise(ErrorKind::kInvalidArgument, "prescale_factor and postscale_factor must be numbers, not NaN");
-  }
-  if (signature.dtype != DType::kBool) return;
-  if (signature.reduce == ReduceOp::kAverage) {
-    raise(ErrorKind::kInvalidArgument,
-          "op Average is not defined for bool; Sum and Max are logical or, Product and Min logical and");
-  }
-  if (signature.prescale != 1.0 || signature.postscale != 1.0) {
-    raise(ErrorKind::kInvalidArgument, "bool values cannot be scaled");
+  check_reduction(signature);
+  if (signature.reduce != ReduceOp::kAdasum) return;
+  for (const TensorType& tensor : signature.tensors) {
+    if (info(tensor.dtype).is_floating) continue;
+    raise(ErrorKind::kInvalidArgument, "op Adasum is defined for floating-point numbers, not for {}",
+          name(tensor.dtype));
   }
 }
 
 /// Each rank finishes the chunk that it has reduced, so that scaling and rounding cost 1/size of the data and
 /// halves travel as halves in the second half of the ring.
 void allreduce_on_host(const HostCall& call) {
-  const Signature& signature = call.batch.signature();
-  const DType dtype = signature.dtype;
+  const ReduceOp reduce = call.batch.signature().reduce;
+  if (reduce == ReduceOp::kAdasum) return adasum_on_host(call);
+  const DType dtype = call.dtype;
   const DType type = accumulation_type(dtype);
-  const Scaling scaling = scaling_of(signature, call.group.size());
+  const Scaling scaling = scaling_of(call.batch, dtype);
 
-  std::size_t count = 0;
-  for (const Submission* tensor : call.tensors) count += tensor->input.count();
+  const std::size_t count = count_of(call);
   // A single tensor is put together where the result belongs.
-  std::byte* const output = call.tensors.size() == 1 ? call.tensors[0]->output.data : nullptr;
+  const HostTensor& first = call.tensors.front();
+  std::byte* const output = call.tensors.size() == 1 && !first.is_absent ? first.local.output : nullptr;
   const std::size_t bytes = count * size_of(type);
   std::byte* const sums = output != nullptr && type == dtype ? output : call.staging.at_least(bytes).data();
   load(call, scaling, sums);
-  const int own = ring_reduce_scatter(call.group, {sums, bytes}, type, signature.reduce, call.scratch);
+  const int own = call.group.rank();
+  ring_reduce_scatter(call.group, {sums, bytes}, chunk_bounds(call.group, count, size_of(type)), type, reduce,
+                      call.scratch);
 
   std::byte* results = output;
   if (results == nullptr)
@@ -95,7 +95,7 @@ void allreduce_on_host(const HostCall& call) {
   if (scaling.divisor != 1) divide(own_sums, type, chunks.length(own), scaling.divisor);
   narrow(own_sums, dtype, results + chunks.first(own) * size_of(dtype), chunks.length(own), scaling.after);
   ring_allgather(call.group, {results, count * size_of(dtype)},
-                 chunk_bounds(call.group, count, size_of(dtype)), own);
+                 chunk_bounds(call.group, count, size_of(dtype)));
   store(call, results);
 }
 

@@ -9,7 +9,12 @@ constexpr std::array<OpSpec, kOpCount> kTable{{
     {OpKind::kAllreduce, true, false, check_allreduce, allreduce_on_host},
     {OpKind::kAllgather, false, true, check_allgather, allgather_on_host},
     {OpKind::kBroadcast, true, false, check_broadcast, broadcast_on_host},
-    {OpKind::kBarrier, false, false, check_barrier, barrier_on_host},
+    {OpKind::kBarrier, false, false, check_nothing, nullptr},
+    {OpKind::kAlltoall, false, true, check_alltoall, alltoall_on_host},
+    {OpKind::kReducescatter, true, false, check_reducescatter, reducescatter_on_host},
+    {OpKind::kJoin, false, false, check_nothing, nullptr},
+    {OpKind::kAddProcessSet, false, false, check_process_set, nullptr},
+    {OpKind::kRemoveProcessSet, false, false, check_process_set, nullptr},
 }};
 
 }  // namespace
@@ -22,12 +27,6 @@ std::array<bool, kOpCount> fusable_ops() {
   std::array<bool, kOpCount> fusable{};
   for (const OpSpec& spec : kTable) fusable[static_cast<std::size_t>(spec.kind)] = spec.fusable;
   return fusable;
-}
-
-Shape agreed_shape(const OpSpec& spec, const Shape& shape) {
-  Shape agreed = shape;
-  if (spec.ragged_first && !agreed.empty()) agreed.front() = Signature::kRagged;
-  return agreed;
 }
 
 }  // namespace hora

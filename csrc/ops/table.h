@@ -2,6 +2,7 @@
 
 #include <array>
 #include <span>
+#include <vector>
 
 #include "base/buffer.h"
 #include "core/batch.h"
@@ -11,29 +12,39 @@
 
 namespace hora {
 
-/// What a host implementation works with: the ranks taking part, and memory that the backend keeps.
+/// One tensor of a batch on this rank.
+struct HostTensor {
+  const TensorType* type;                ///< as agreed
+  LocalTensor local;                     ///< without memory where the rank is absent
+  std::span<const std::int64_t> splits;  ///< of its call
+  Output* result;                        ///< for an op that allocates its output
+  bool is_absent;                        ///< this rank has joined and contributes nothing
+};
+
+/// What a host implementation works with: tensors of one dtype, the ranks taking part, and memory that the
+/// backend keeps.
 struct HostCall {
   const Group& group;
   const Batch& batch;
-  std::span<Submission*> tensors;  ///< in the order of the batch's entries
-  Buffer& staging;                 ///< for tensors that travel packed
-  Buffer& scratch;                 ///< for the algorithm
+  DType dtype;
+  std::span<const HostTensor> tensors;
+  Buffer& staging;  ///< for tensors that travel packed
+  Buffer& scratch;  ///< for the algorithm
 };
 
 /// One row of the table: all that an op means.
 struct OpSpec {
   OpKind kind;
-  bool fusable;       ///< tensors that differ only in name and shape may share a batch
-  bool ragged_first;  ///< the first dimension may differ between ranks
-  /// Throws what is wrong with the arguments on this rank; `size` is the number of ranks taking part.
-  void (*check)(const Submission& submission, int size);
+  bool fusable;       ///< calls that differ only in names and shapes may share a batch
+  bool ragged_first;  ///< the first dimension may differ between ranks, so the op allocates its output
+  /// Throws what is wrong with the arguments on this rank; `members` are the ranks of the process set.
+  void (*check)(const Submission& submission, const std::vector<int>& members);
+  /// Null where agreement is all: the batch of a barrier exists because every rank has announced it, and the
+  /// engine applies joins and changes of process sets when it comes to them.
   void (*run_on_host)(const HostCall& call);
 };
 
 [[nodiscard]] const OpSpec& op_spec(OpKind kind);
 [[nodiscard]] std::array<bool, kOpCount> fusable_ops();
-
-/// The attributes of a submission that all ranks must share.
-[[nodiscard]] Shape agreed_shape(const OpSpec& spec, const Shape& shape);
 
 }  // namespace hora

@@ -1,0 +1,72 @@
+#include "collectives/alltoall.h"
+
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "ops/ops.h"
+
+namespace hora {
+namespace {
+
+/// Every member tells every other how many rows it will send; the first step of the operation.
+std::vector<std::int64_t> exchange_splits(const Group& group, const std::vector<std::int64_t>& splits) {
+  std::vector<std::int64_t> received(splits.size());
+  std::vector<std::size_t> bounds;
+  for (std::size_t rank = 0; rank <= splits.size(); ++rank) bounds.push_back(rank * sizeof(std::int64_t));
+  pairwise_alltoall(group, std::as_bytes(std::span(splits)), bounds,
+                    std::as_writable_bytes(std::span(received)), bounds);
+  return received;
+}
+
+std::vector<std::size_t> byte_bounds(const std::vector<std::int64_t>& rows, std::size_t row_bytes) {
+  std::vector<std::size_t> bounds{0};
+  for (const std::int64_t count : rows)
+    bounds.push_back(bounds.back() + static_cast<std::size_t>(count) * row_bytes);
+  return bounds;
+}
+
+void alltoall_one(const Group& group, const HostTensor& tensor) {
+  // A rank that has joined sends nothing to anyone.
+  std::vector<std::int64_t> splits(tensor.splits.begin(), tensor.splits.end());
+  splits.resize(static_cast<std::size_t>(group.size()));
+  Output& output = *tensor.result;
+  output = {nullptr, tensor.type->shape, tensor.type->dtype, exchange_splits(group, splits)};
+  output.shape.front() = std::accumulate(output.sizes.begin(), output.sizes.end(), std::int64_t{0});
+  const std::vector<std::size_t> send_bounds = byte_bounds(splits, tensor.type->row_bytes());
+  const std::vector<std::size_t> receive_bounds = byte_bounds(output.sizes, tensor.type->row_bytes());
+  output.data = std::make_shared_for_overwrite<std::byte[]>(receive_bounds.back());
+  pairwise_alltoall(group, {tensor.local.input, send_bounds.back()}, send_bounds,
+                    {output.data.get(), receive_bounds.back()}, receive_bounds);
+}
+
+}  // namespace
+
+void check_alltoall(const Submission& submission, const std::vector<int>& members) {
+  for (const TensorType& tensor : submission.request.signature.tensors) {
+    if (!tensor.shape.empty()) continue;
+    raise(ErrorKind::kMismatch, "a scalar has no first dimension to share out; pass a tensor of shape [1]");
+  }
+  const std::vector<std::int64_t>& splits = submission.splits;
+  if (splits.size() != members.size()) {
+    raise(ErrorKind::kInvalidArgument, "splits has {} entries for {} ranks", splits.size(), members.size());
+  }
+  std::int64_t sum = 0;
+  for (const std::int64_t rows : splits) {
+    if (rows < 0) raise(ErrorKind::kInvalidArgument, "splits [{}] has a negative entry", join(splits, ","));
+    sum += rows;
+  }
+  for (const LocalTensor& tensor : submission.tensors) {
+    if (sum == tensor.rows) continue;
+    raise(ErrorKind::kInvalidArgument, "splits [{}] add up to {}, but the tensor has {} rows",
+          join(splits, ","), sum, tensor.rows);
+  }
+}
+
+void alltoall_on_host(const HostCall& call) {
+  for (const HostTensor& tensor : call.tensors) alltoall_one(call.group, tensor);
+}
+
+}  // namespace hora
