@@ -56,7 +56,7 @@ TEST(SessionLeave, afterwards_every_call_throws) {
     std::vector<float> values{1};
     EXPECT_EQ(refusal_of(session, allreduce("x", ref(values))).kind, ErrorKind::kSessionFailed);
     EXPECT_EQ(refusal_of(session, barrier()).kind, ErrorKind::kSessionFailed);
-    session.refuse(OpKind::kAllreduce, "x", "it does not matter any more");
+    session.refuse(OpKind::kAllreduce, "x", kGlobalSet, "it does not matter any more");
   });
 }
 

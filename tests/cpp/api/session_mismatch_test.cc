@@ -29,14 +29,14 @@ std::vector<Difference> differences() {
       {"shape",
        [](Tensor& input, Tensor& output, bool is_odd) {
          return with(allreduce("x", input.ref(), output.ref()), [&](Call& call) {
-           if (is_odd) call.input.shape = call.output.shape = {3, 2};
+           if (is_odd) call.tensors.front().input.shape = {3, 2};
          });
        },
        "allreduce 'x': rank 2 sent float32[3,2], ranks 0,1 sent float32[2,3]"},
       {"dtype",
        [](Tensor& input, Tensor& output, bool is_odd) {
          return with(allreduce("x", input.ref(), output.ref()), [&](Call& call) {
-           if (is_odd) call.input.dtype = call.output.dtype = DType::kInt32;
+           if (is_odd) call.tensors.front().input.dtype = DType::kInt32;
          });
        },
        "allreduce 'x': rank 2 sent int32[2,3], ranks 0,1 sent float32[2,3]"},
@@ -70,6 +70,28 @@ std::vector<Difference> differences() {
        },
        "allreduce 'x': rank 2 sent float32[2,3] postscale_factor 2, ranks 0,1 sent float32[2,3] "
        "postscale_factor 1"},
+      {"number_of_tensors",
+       [](Tensor& input, Tensor& output, bool is_odd) {
+         return with(allreduce("x", input.ref(), output.ref()),
+                     [&](Call& call) { call.tensors.resize(is_odd ? 4 : 3, call.tensors.front()); });
+       },
+       "allreduce 'x': rank 2 sent 4 tensors, ranks 0,1 sent 3 tensors"},
+      {"one_tensor_of_a_group",
+       [](Tensor& input, Tensor& output, bool is_odd) {
+         return with(allreduce("x", input.ref(), output.ref()), [&](Call& call) {
+           call.tensors.resize(3, call.tensors.front());
+           if (is_odd) call.tensors[1].input.dtype = DType::kInt32;
+           if (is_odd) call.tensors[2].input.shape = {6};
+         });
+       },
+       "allreduce 'x': rank 2 sent int32[2,3] as tensor 1 of 3, ranks 0,1 sent float32[2,3] as tensor 1 of "
+       "3"},
+      {"no_tensor",
+       [](Tensor& input, Tensor& output, bool is_odd) {
+         return with(broadcast("x", input.ref(), output.ref(), 0),
+                     [&](Call& call) { call.tensors.resize(is_odd ? 0 : 2, call.tensors.front()); });
+       },
+       "broadcast 'x': rank 2 sent no tensor, ranks 0,1 sent 2 tensors"},
       {"unnamed",
        [](Tensor& input, Tensor& output, bool is_odd) {
          return allreduce("", input.ref(), output.ref(), is_odd ? ReduceOp::kMin : ReduceOp::kSum);

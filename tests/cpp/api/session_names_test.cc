@@ -60,7 +60,7 @@ TEST(SessionNames, a_refused_call_is_an_error_on_the_others_that_names_rank_and_
   run_ranks(3, [](Session& session) {
     std::vector<float> values{1};
     if (session.topology().rank() == 1) {
-      session.refuse(OpKind::kAllreduce, "x", "dtype complex64 is not supported");
+      session.refuse(OpKind::kAllreduce, "x", kGlobalSet, "dtype complex64 is not supported");
     } else {
       EXPECT_EQ(error_of(session, allreduce("x", ref(values))),
                 "allreduce 'x': rank 1 refused the call (dtype complex64 is not supported), ranks 0,2 sent "
@@ -76,7 +76,7 @@ TEST(SessionNames, a_refused_call_may_be_corrected_at_once_under_the_same_name) 
     run_ranks(3, [](Session& session) {
       std::vector<float> values{1};
       if (session.topology().rank() == 1) {
-        session.refuse(OpKind::kAllreduce, "x", "no");
+        session.refuse(OpKind::kAllreduce, "x", kGlobalSet, "no");
       } else {
         EXPECT_THAT(error_of(session, allreduce("x", ref(values))),
                     HasSubstr("rank 1 refused the call (no)"));
@@ -93,7 +93,7 @@ TEST(SessionNames, several_refusals_of_one_name_meet_several_calls_of_the_others
     for (int attempt = 1; attempt <= 3; ++attempt) {
       const std::string reason = "reason " + std::to_string(attempt);
       if (session.topology().rank() == 2) {
-        session.refuse(OpKind::kAllreduce, "x", reason);
+        session.refuse(OpKind::kAllreduce, "x", kGlobalSet, reason);
       } else {
         EXPECT_THAT(error_of(session, allreduce("x", ref(values))), HasSubstr(reason));
       }
@@ -110,7 +110,7 @@ TEST(SessionNames, arguments_that_a_rank_finds_wrong_are_refused_for_all) {
       EXPECT_EQ(refusal_of(session, broadcast("x", ref(values), 9)).kind, ErrorKind::kInvalidArgument);
     } else {
       EXPECT_THAT(error_of(session, broadcast("x", ref(values), 0)),
-                  HasSubstr("rank 0 refused the call (root_rank 9 is not one of the ranks 0 to 1)"));
+                  HasSubstr("rank 0 refused the call (root_rank 9 is not one of the ranks 0,1)"));
     }
     EXPECT_EQ(error_of(session, broadcast("x", ref(values), 0)), "");
   });
@@ -124,7 +124,7 @@ TEST(SessionNames, a_refused_unnamed_call_takes_its_place_in_the_numbering) {
     const HandlePtr before = session.submit(allreduce("", ref(first)));
     HandlePtr refused;
     if (session.topology().rank() == 0) {
-      session.refuse(OpKind::kAllreduce, "", "no");
+      session.refuse(OpKind::kAllreduce, "", kGlobalSet, "no");
     } else {
       refused = session.submit(allreduce("", ref(second)));
     }

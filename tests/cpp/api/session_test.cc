@@ -87,7 +87,7 @@ TEST_P(SessionOnRanks, all_ops_may_be_in_flight_together) {
     for (const HandlePtr& handle : handles) wait(session, handle);
     EXPECT_EQ(sum[0], static_cast<float>(size));
     EXPECT_EQ(fact[0], size - 0.5);
-    EXPECT_EQ(handles[1]->output()->shape, (Shape{size}));
+    EXPECT_EQ(handles[1]->outputs().front().shape, (Shape{size}));
   });
 }
 
@@ -179,7 +179,7 @@ TEST(Session, a_finished_handle_stays_finished_after_the_session_has_ended) {
     session.leave();
     EXPECT_TRUE(sum->done());
     EXPECT_EQ(sum->error(), nullptr);
-    EXPECT_EQ(rows->output()->sizes.size(), 2u);
+    EXPECT_EQ(rows->outputs().front().sizes.size(), 2u);
   });
 }
 
@@ -194,6 +194,19 @@ TEST(Session, counters_count_tensors_bytes_and_errors) {
     EXPECT_EQ(session.counters().batches, 2u);
     EXPECT_EQ(session.counters().bytes, 80u);
     EXPECT_EQ(session.counters().errors, 1u);
+  });
+}
+
+TEST(Session, counters_count_the_calls_of_this_rank_that_need_no_description) {
+  run_ranks(2, [](Session& session) {
+    std::vector<float> values(10);
+    Call group = allreduce("group", ref(values));
+    group.tensors.resize(5, group.tensors.front());
+    for (std::uint64_t round = 0; round < 4; ++round) {
+      run(session, allreduce("x", ref(values)));
+      run(session, group);
+      EXPECT_EQ(session.counters().cache_hits, 2 * round);
+    }
   });
 }
 

@@ -113,6 +113,15 @@ TEST(Bytes, a_length_beyond_the_message_is_an_error_before_anything_is_allocated
   EXPECT_NE(error_of(bytes, [](ByteReader& in) { return in.text(); }), "");
 }
 
+TEST(Bytes, a_value_beyond_those_of_its_enumeration_is_an_error) {
+  enum class Colour : std::uint8_t { kRed, kGreen };
+  const auto read = [](ByteReader& in) { return in.one_of<Colour>(2); };
+  EXPECT_EQ(error_of(bytes_of({0}), read), "");
+  EXPECT_EQ(error_of(bytes_of({1}), read), "");
+  EXPECT_NE(error_of(bytes_of({2}), read), "");
+  EXPECT_NE(error_of(bytes_of({255}), read), "");
+}
+
 TEST(Bytes, reading_an_empty_message_is_an_error) {
   EXPECT_NE(error_of({}, [](ByteReader& in) { return in.varint(); }), "");
   EXPECT_NE(error_of({}, [](ByteReader& in) { return in.fixed<std::uint8_t>(); }), "");

@@ -59,6 +59,8 @@ std::vector<BadValue> bad_values() {
   for (const char* value : {"", "0", "-1", "1073741825"}) bad.push_back({"HORA_PIECE_BYTES", value, piece});
   for (const char* value : {",", "3,", ",3", "3,,2", "0", "3,0", "3,-1", "3;2", "3, 2", "two"})
     bad.push_back({"HORA_HOST_SPLIT", value, split});
+  for (const char* value : {"", "1", "Horovod", "all"})
+    bad.push_back({"HORA_JOIN_RULE", value, "contributors or horovod"});
   for (const char* value : {"", "warn", "WARNING", "verbose", "2"})
     bad.push_back({"HORA_LOG_LEVEL", value, level});
   return bad;
@@ -72,6 +74,7 @@ TEST(Config, an_empty_environment_gives_the_defaults) {
   EXPECT_EQ(settings.cache_capacity, 65536u);
   EXPECT_EQ(settings.piece_bytes, 67108864u);
   EXPECT_TRUE(settings.host_split.empty());
+  EXPECT_FALSE(settings.joins_like_horovod);
   EXPECT_EQ(settings.log_level, "warning");
 }
 
@@ -84,6 +87,7 @@ TEST(Config, the_documented_default_of_every_setting_is_the_default) {
   EXPECT_EQ(settings.cache_capacity, defaults.cache_capacity);
   EXPECT_EQ(settings.piece_bytes, defaults.piece_bytes);
   EXPECT_EQ(settings.host_split, defaults.host_split);
+  EXPECT_EQ(settings.joins_like_horovod, defaults.joins_like_horovod);
   EXPECT_EQ(settings.log_level, defaults.log_level);
 }
 
@@ -95,7 +99,7 @@ TEST(Config, every_setting_is_documented) {
     EXPECT_FALSE(row.meaning.empty()) << row.name;
   }
   EXPECT_THAT(names, ElementsAre("HORA_FUSION_THRESHOLD", "HORA_CACHE_CAPACITY", "HORA_PIECE_BYTES",
-                                 "HORA_HOST_SPLIT", "HORA_LOG_LEVEL"));
+                                 "HORA_HOST_SPLIT", "HORA_JOIN_RULE", "HORA_LOG_LEVEL"));
 }
 
 TEST(Config, each_setting_reaches_its_field) {
@@ -103,11 +107,13 @@ TEST(Config, each_setting_reaches_its_field) {
                                   {"HORA_CACHE_CAPACITY", "17"},
                                   {"HORA_PIECE_BYTES", "4096"},
                                   {"HORA_HOST_SPLIT", "3,2"},
+                                  {"HORA_JOIN_RULE", "horovod"},
                                   {"HORA_LOG_LEVEL", "debug"}});
   EXPECT_EQ(settings.fusion_threshold, 1024u);
   EXPECT_EQ(settings.cache_capacity, 17u);
   EXPECT_EQ(settings.piece_bytes, 4096u);
   EXPECT_THAT(settings.host_split, ElementsAre(3, 2));
+  EXPECT_TRUE(settings.joins_like_horovod);
   EXPECT_EQ(settings.log_level, "debug");
 }
 
@@ -125,6 +131,22 @@ TEST(Config, every_log_level_is_accepted) {
     EXPECT_EQ(read({{"HORA_LOG_LEVEL", level}}).log_level, level);
 }
 
+TEST(Config, a_variable_of_horovod_is_read_when_ours_is_not_set) {
+  EXPECT_EQ(read({{"HOROVOD_FUSION_THRESHOLD", "7"}}).fusion_threshold, 7u);
+  EXPECT_EQ(read({{"HOROVOD_CACHE_CAPACITY", "0"}}).cache_capacity, 0u);
+  EXPECT_EQ(read({{"HOROVOD_LOG_LEVEL", "fatal"}}).log_level, "error");
+  EXPECT_EQ(read({{"HOROVOD_FUSION_THRESHOLD", "7"}, {"HORA_FUSION_THRESHOLD", "8"}}).fusion_threshold, 8u);
+}
+
+TEST(Config, a_bad_value_is_reported_under_the_name_that_was_set) {
+  try {
+    static_cast<void>(read({{"HOROVOD_FUSION_THRESHOLD", "big"}}));
+    FAIL() << "was accepted";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "HOROVOD_FUSION_THRESHOLD=big: expected 0 to 2^40 bytes");
+  }
+}
+
 TEST(Config, a_host_split_of_one_host_is_accepted) {
   EXPECT_THAT(read({{"HORA_HOST_SPLIT", "4"}}).host_split, ElementsAre(4));
 }
@@ -139,7 +161,8 @@ TEST(Config, variables_that_are_not_ours_are_not_read) {
     asked.emplace_back(name);
     return std::nullopt;
   }));
-  EXPECT_THAT(asked, testing::Each(testing::StartsWith("HORA_")));
+  EXPECT_THAT(asked,
+              testing::Each(testing::AnyOf(testing::StartsWith("HORA_"), testing::StartsWith("HOROVOD_"))));
 }
 
 TEST(Config, a_variable_that_is_not_set_is_told_from_an_empty_one) {

@@ -75,6 +75,32 @@ TYPED_TEST(ReduceKernel, touches_nothing_beyond_its_count) {
   }
 }
 
+TYPED_TEST(ReduceKernel, the_identity_changes_nothing_whichever_side_it_stands_on) {
+  using Limits = std::numeric_limits<TypeParam>;
+  const std::vector<TypeParam> values{0, 1, 2, Limits::max(), Limits::lowest(), static_cast<TypeParam>(-3)};
+  for (const ReduceOp op : kOps) {
+    std::vector<TypeParam> identity(values.size());
+    fill_identity(identity.data(), identity.size(), dtype_of<TypeParam>(), op);
+    std::vector<TypeParam> left = values;
+    reduce_into(left.data(), identity.data(), values.size(), dtype_of<TypeParam>(), op);
+    EXPECT_EQ(left, values) << name(op);
+    reduce_into(identity.data(), values.data(), values.size(), dtype_of<TypeParam>(), op);
+    EXPECT_EQ(identity, values) << name(op);
+  }
+}
+
+TYPED_TEST(ReduceKernel, an_identity_fills_its_count_and_no_more) {
+  for (const ReduceOp op : kOps) {
+    for (const std::size_t count : {0, 1, 3, 67}) {
+      std::vector<TypeParam> values(70, TypeParam{5});
+      fill_identity(values.data() + 1, count, dtype_of<TypeParam>(), op);
+      EXPECT_EQ(values.front(), TypeParam{5});
+      for (std::size_t at = 1; at < values.size(); ++at)
+        ASSERT_EQ(values[at] == TypeParam{5}, at > count) << name(op) << " at " << at << " of " << count;
+    }
+  }
+}
+
 template <typename T>
 class IntegerKernel : public ::testing::Test {};
 
@@ -126,6 +152,30 @@ TYPED_TEST(FloatKernel, infinities_are_ordinary_numbers_for_min_and_max) {
   EXPECT_EQ(values, (std::vector<TypeParam>{infinity, 1, 1}));
 }
 
+TYPED_TEST(FloatKernel, the_identity_leaves_infinities_and_nan_alone) {
+  const TypeParam infinity = std::numeric_limits<TypeParam>::infinity();
+  for (const ReduceOp op : kOps) {
+    std::vector<TypeParam> values{infinity, -infinity, std::numeric_limits<TypeParam>::quiet_NaN()};
+    std::vector<TypeParam> identity(3);
+    fill_identity(identity.data(), 3, dtype_of<TypeParam>(), op);
+    reduce_into(values.data(), identity.data(), 3, dtype_of<TypeParam>(), op);
+    EXPECT_EQ(values[0], infinity) << name(op);
+    EXPECT_EQ(values[1], -infinity) << name(op);
+    EXPECT_TRUE(std::isnan(values[2])) << name(op);
+  }
+}
+
+TEST(BoolKernel, the_identity_changes_nothing) {
+  for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin, ReduceOp::kProduct}) {
+    bool values[] = {false, true};
+    bool identity[2];
+    fill_identity(identity, 2, DType::kBool, op);
+    reduce_into(values, identity, 2, DType::kBool, op);
+    EXPECT_FALSE(values[0]) << name(op);
+    EXPECT_TRUE(values[1]) << name(op);
+  }
+}
+
 TEST(BoolKernel, sum_and_max_are_or_product_and_min_are_and) {
   for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin, ReduceOp::kProduct}) {
     const bool is_or = op == ReduceOp::kSum || op == ReduceOp::kMax;
@@ -150,11 +200,15 @@ TEST(HalfKernel, does_not_exist_because_halves_are_summed_as_float32) {
   std::vector<std::uint16_t> values(4);
   EXPECT_THROW(reduce_into(values.data(), values.data(), 4, DType::kFloat16, ReduceOp::kSum), Error);
   EXPECT_THROW(reduce_into(values.data(), values.data(), 4, DType::kBFloat16, ReduceOp::kMax), Error);
+  EXPECT_THROW(fill_identity(values.data(), 4, DType::kFloat16, ReduceOp::kSum), Error);
 }
 
-TEST(AdasumKernel, does_not_exist) {
+TEST(AdasumKernel, does_not_exist_but_has_the_identity_0) {
   std::vector<float> values(4);
   EXPECT_THROW(reduce_into(values.data(), values.data(), 4, DType::kFloat32, ReduceOp::kAdasum), Error);
+  values.assign(4, 7);
+  fill_identity(values.data(), 4, DType::kFloat32, ReduceOp::kAdasum);
+  EXPECT_EQ(values, std::vector<float>(4, 0.0f));
 }
 
 }  // namespace

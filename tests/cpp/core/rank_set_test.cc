@@ -96,5 +96,14 @@ TEST(RankSet, a_damaged_set_is_an_error) {
   EXPECT_THROW(static_cast<void>(RankSet::read(in)), Error);
 }
 
+TEST(RankSet, contains_its_ranks_and_no_others) {
+  for (const std::vector<int>& ranks :
+       {std::vector<int>{}, {3}, {0, 1, 2}, {1, 3, 5, 7, 20}, {0, 4, 8, 12, 13, 14, 30}}) {
+    const RankSet set(ranks);
+    for (int rank = -1; rank < 40; ++rank)
+      EXPECT_EQ(set.contains(rank), std::ranges::find(ranks, rank) != ranks.end()) << rank;
+  }
+}
+
 }  // namespace
 }  // namespace hora

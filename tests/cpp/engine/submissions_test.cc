@@ -53,7 +53,7 @@ TEST(Submissions, a_name_in_use_is_refused_until_it_is_released) {
     EXPECT_EQ(error.kind(), ErrorKind::kInvalidArgument);
     EXPECT_THAT(error.what(), HasSubstr("'x'"));
   }
-  submissions.release("x");
+  submissions.release({"x"});
   submissions.push(named("x"));
   EXPECT_THAT(taken_from(submissions), ElementsAre("'x'"));
 }
@@ -74,10 +74,55 @@ TEST(Submissions, a_refusal_does_not_occupy_its_name) {
 
 TEST(Submissions, releasing_an_unnamed_call_or_an_unknown_name_does_nothing) {
   Submissions submissions;
-  submissions.release("");
-  submissions.release("never used");
+  submissions.release({"", 1});
+  submissions.release({"never used"});
   submissions.push(named("x"));
   EXPECT_THROW(submissions.push(named("x")), Error);
+}
+
+TEST(Submissions, numbers_and_names_belong_to_a_process_set) {
+  Submissions submissions;
+  const auto in_set = [](const std::string& name, std::int32_t process_set) {
+    Submission submission = named(name);
+    submission.request.key.process_set = process_set;
+    return submission;
+  };
+  for (const std::int32_t process_set : {0, 1, 2}) {
+    submissions.push(in_set("", process_set));
+    submissions.push(in_set("x", process_set));
+    EXPECT_THROW(submissions.push(in_set("x", process_set)), Error);
+  }
+  EXPECT_THROW(submissions.push(in_set("x", 2)), Error);
+  submissions.release({"x", 0, 2});
+  submissions.push(in_set("x", 2));
+  EXPECT_THROW(submissions.push(in_set("x", 1)), Error);
+  EXPECT_THAT(taken_from(submissions),
+              ElementsAre("unnamed call 1", "'x'", "unnamed call 1", "'x'", "unnamed call 1", "'x'", "'x'"));
+}
+
+TEST(Submissions, numbering_begins_anew_in_the_set_where_it_is_restarted) {
+  Submissions submissions;
+  Submission elsewhere = named("");
+  elsewhere.request.key.process_set = 3;
+  submissions.push(named(""));
+  submissions.push(elsewhere);
+  submissions.restart_numbering(kGlobalSet);
+  submissions.push(named(""));
+  submissions.push(elsewhere);
+  EXPECT_THAT(taken_from(submissions),
+              ElementsAre("unnamed call 1", "unnamed call 1", "unnamed call 1", "unnamed call 2"));
+}
+
+TEST(Submissions, a_join_is_in_use_until_it_is_released_and_takes_no_number) {
+  Submissions submissions;
+  Submission join;
+  join.request.key = Key::join();
+  submissions.push(join);
+  EXPECT_THROW(submissions.push(join), Error);
+  submissions.push(named(""));
+  submissions.release(Key::join());
+  submissions.push(join);
+  EXPECT_THAT(taken_from(submissions), ElementsAre("(all ranks)", "unnamed call 1", "(all ranks)"));
 }
 
 TEST(Submissions, after_closing_nothing_gets_in_and_the_first_reason_is_given) {

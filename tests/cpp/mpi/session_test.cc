@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <map>
+#include <memory>
 #include <numeric>
 
 #include "mpi/open_job.h"
@@ -61,6 +64,107 @@ TEST(MpiSession, broadcast_works_from_every_root) {
     }
   }
   grid.finish();
+}
+
+TEST(MpiSession, alltoall_takes_ragged_rows) {
+  Session session(open_job(), {});
+  Grid grid(session);
+  const auto size = static_cast<std::size_t>(session.topology().size());
+  std::vector<std::vector<std::int64_t>> splits(size, std::vector<std::int64_t>(size));
+  for (std::size_t from = 0; from < size; ++from) {
+    for (std::size_t to = 0; to < size; ++to)
+      splits[from][to] = static_cast<std::int64_t>((from * 2 + to) % 4);
+  }
+  for (const DType dtype : kAllDTypes) {
+    grid.alltoall(dtype, splits, 5);
+    grid.alltoall(dtype, splits, 3001);
+  }
+  grid.finish();
+}
+
+TEST(MpiSession, reducescatter_equals_the_serial_reference) {
+  for (const std::uint64_t threshold : {0, 1 << 25}) {
+    const Settings settings{.fusion_threshold = threshold};
+    Session session(open_job(settings), settings);
+    Grid grid(session);
+    for (const DType dtype : kAllDTypes) {
+      for (const std::int64_t rows : {0, 1, session.topology().size() + 1, 1001})
+        grid.reducescatter({dtype, ReduceOp::kSum, rows, 61});
+    }
+    grid.finish();
+  }
+}
+
+TEST(MpiSession, groups_of_mixed_dtypes_equal_the_serial_reference) {
+  for (const std::uint64_t threshold : {0, 1 << 25}) {
+    const Settings settings{.fusion_threshold = threshold};
+    Session session(open_job(settings), settings);
+    Grid grid(session);
+    const auto rows = std::vector<std::int64_t>(static_cast<std::size_t>(session.topology().size()), 3);
+    for (int round = 0; round < 3; ++round) {
+      grid.group([&] {
+        for (const std::size_t length : {std::size_t{0}, std::size_t{1}, kLarge}) {
+          for (const DType dtype : kAllDTypes) grid.allreduce({dtype, ReduceOp::kSum, length, length == 1});
+        }
+      });
+      grid.group([&] {
+        for (const DType dtype : kAllDTypes) grid.allgather(dtype, rows, 11);
+      });
+      grid.group([&] {
+        for (const DType dtype : kAllDTypes) grid.broadcast(dtype, kLarge, 1, false);
+      });
+      grid.group([&] {
+        for (const DType dtype : kAllDTypes) grid.reducescatter({dtype, ReduceOp::kSum, 10, 61});
+      });
+    }
+    grid.finish();
+  }
+}
+
+TEST(MpiSession, process_sets_may_be_in_use_at_once) {
+  Session session(open_job(), {});
+  const int rank = session.topology().rank();
+  const int size = session.topology().size();
+  const std::vector<std::vector<int>> sets{{0, 1}, {1}, {0, size - 1}};
+  std::vector<std::int32_t> ids;
+  for (const std::vector<int>& ranks : sets) ids.push_back(add_set(session, ranks));
+  std::map<std::size_t, std::unique_ptr<Grid>> grids;  // by set
+  for (std::size_t step = 0; step < sets.size(); ++step) {
+    // Each rank begins with another set.
+    const std::size_t set = (step + static_cast<std::size_t>(rank)) % sets.size();
+    if (!std::ranges::binary_search(sets[set], rank)) continue;
+    grids[set] = std::make_unique<Grid>(session, GridScope{.process_set = ids[set]});
+    Grid& grid = *grids[set];
+    for (const DType dtype : {DType::kFloat32, DType::kFloat16}) {
+      grid.allreduce({dtype, ReduceOp::kAverage, kLarge, true});
+      grid.broadcast(dtype, kLarge, 0, false);
+    }
+  }
+  // Members wait for each other here, so the order is the same for all.
+  for (const auto& [set, grid] : grids) grid->finish();
+  for (const std::vector<int>& ranks : sets) run(session, remove_process_set(ranks));
+}
+
+TEST(MpiSession, a_rank_that_has_joined_does_not_count) {
+  Session session(open_job(), {});
+  const int size = session.topology().size();
+  for (int joined = 0; joined < size; ++joined) {
+    if (session.topology().rank() != joined) {
+      Grid grid(session, {.joined = {joined}});
+      const auto rows = std::vector<std::int64_t>(static_cast<std::size_t>(size), 3);
+      for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kInt64}) {
+        grid.allreduce({dtype, ReduceOp::kAverage, kLarge, true});
+        grid.allreduce({dtype, ReduceOp::kMin, 100, false});
+        grid.allgather(dtype, rows, 11);
+        grid.alltoall(dtype, std::vector(rows.size(), rows), 11);
+        grid.reducescatter({dtype, ReduceOp::kAverage, 10, 11});
+        grid.broadcast(dtype, kLarge, (joined + 1) % size, false);
+      }
+      grid.finish();
+    }
+    EXPECT_GE(run(session, join())->value(), 0);
+  }
+  run(session, barrier());
 }
 
 TEST(MpiSession, works_over_made_up_hosts) {

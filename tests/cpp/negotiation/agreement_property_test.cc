@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "negotiation/mismatch.h"
+#include "support/seeds.h"
 #include "support/virtual_job.h"
 
 namespace hora::testing {
@@ -68,14 +69,23 @@ constexpr int kTensors = 5;
 constexpr int kUnnamed = 6;
 constexpr int kFarTooMany = 1'000'000;
 
-/// Tensors of which some keep their shape and some change it from round to round.
+/// A call of further tensors too: none, one or two more, of the same dtype or another.
+Request with_more_tensors(Request request, int more, DType dtype) {
+  for (int tensor = 0; tensor < more; ++tensor) request.signature.tensors.push_back({dtype, {1 + tensor}});
+  request.bytes = request.signature.bytes();
+  return request;
+}
+
+/// Calls of which some keep their shape and some change it from round to round; from the third on they have
+/// several tensors, in some rounds more than in others.
 Script make_script() {
   Script script;
   for (int tensor = 0; tensor < kTensors; ++tensor) {
     std::vector<Request>& rounds = script.named.emplace_back();
     for (int round = 0; round < kRounds; ++round)
-      rounds.push_back(
-          named_request(fmt::format("t{}", tensor), {1 + tensor, tensor % 2 == 0 ? 2 : 2 + round % 2}));
+      rounds.push_back(with_more_tensors(
+          named_request(fmt::format("t{}", tensor), {1 + tensor, tensor % 2 == 0 ? 2 : 2 + round % 2}),
+          tensor < 2 ? 0 : (tensor + round) % 3, tensor == 4 ? DType::kInt8 : DType::kFloat32));
   }
   for (int call = 0; call < kUnnamed; ++call)
     script.unnamed.push_back(unnamed_request(static_cast<std::uint64_t>(call + 1), {1 + call % 2}));
@@ -128,29 +138,6 @@ void expect_same_sequence_everywhere(const VirtualJob& job) {
     ASSERT_EQ(describe_batches(job.batches(rank)), first) << "rank " << rank;
 }
 
-/// Runs `check` for many random jobs and names the seed of the first that fails.
-template <typename Check>
-void for_seeds(unsigned count, int most_ranks, Check check) {
-  for (unsigned seed = 1; seed <= count; ++seed) {
-    std::mt19937 random(seed);
-    const JobShape shape = random_shape(random, most_ranks);
-    SCOPED_TRACE(fmt::format("seed {}: {}", seed, shape.to_string()));
-    try {
-      check(random, shape);
-    } catch (const std::exception& error) {
-      ADD_FAILURE() << error.what();
-    }
-    if (::testing::Test::HasFailure()) return;
-  }
-}
-
-/// Thresholds that fuse nothing, a few and everything, and capacities that run out or do not.
-NegotiatorOptions random_options(std::mt19937& random) {
-  constexpr std::uint64_t kThresholds[] = {0, 30, 1u << 20};
-  constexpr std::uint64_t kCapacities[] = {0, 1, 2, 5, 1000};
-  return negotiator_options(kThresholds[random() % 3], kCapacities[random() % 5]);
-}
-
 TEST(Agreement, all_ranks_get_the_same_batches_with_every_tensor_exactly_once) {
   for_seeds(80, 40, [](std::mt19937& random, const JobShape& shape) {
     VirtualJob job(shape, random_options(random));
@@ -163,25 +150,26 @@ TEST(Agreement, all_ranks_get_the_same_batches_with_every_tensor_exactly_once) {
   });
 }
 
-TEST(Agreement, each_round_of_a_tensor_comes_out_with_its_own_shape) {
+TEST(Agreement, each_round_of_a_name_comes_out_with_its_own_tensors) {
   for_seeds(40, 20, [](std::mt19937& random, const JobShape& shape) {
     VirtualJob job(shape, random_options(random));
     std::vector<Rank> ranks = same_for_all(shape.size());
     run_randomly(job, ranks, random);
     job.settle();
-    std::map<std::string, std::vector<Shape>> shapes;
+    std::map<std::string, std::vector<std::vector<TensorType>>> tensors;
     for (const Batch& batch : job.batches(0)) {
-      for (const BatchEntry& entry : batch.entries) shapes[entry.key.name].push_back(entry.signature.shape);
+      for (const BatchEntry& entry : batch.entries)
+        tensors[entry.key.name].push_back(entry.signature.tensors);
     }
     for (const std::vector<Request>& rounds : make_script().named) {
-      std::vector<Shape> expected;
-      for (const Request& request : rounds) expected.push_back(request.signature.shape);
-      EXPECT_EQ(shapes[rounds.front().key.name], expected);
+      std::vector<std::vector<TensorType>> expected;
+      for (const Request& request : rounds) expected.push_back(request.signature.tensors);
+      EXPECT_EQ(tensors[rounds.front().key.name], expected);
     }
   });
 }
 
-TEST(Agreement, batches_never_exceed_the_fusion_threshold_unless_one_tensor_does) {
+TEST(Agreement, batches_never_exceed_the_fusion_threshold_unless_one_call_does) {
   constexpr std::uint64_t kThreshold = 30;
   for_seeds(40, 12, [](std::mt19937& random, const JobShape& shape) {
     VirtualJob job(shape, negotiator_options(kThreshold));
@@ -190,8 +178,7 @@ TEST(Agreement, batches_never_exceed_the_fusion_threshold_unless_one_tensor_does
     job.settle();
     for (const Batch& batch : job.batches(0)) {
       std::uint64_t bytes = 0;
-      for (const BatchEntry& entry : batch.entries)
-        bytes += static_cast<std::uint64_t>(element_count(entry.signature.shape)) * sizeof(float);
+      for (const BatchEntry& entry : batch.entries) bytes += entry.signature.bytes();
       EXPECT_TRUE(bytes <= kThreshold || batch.entries.size() == 1);
     }
   });
@@ -226,8 +213,8 @@ TEST(Agreement, ids_mean_the_same_on_every_rank) {
     run_randomly(job, ranks, random);
     job.settle();
     for (int rank = 1; rank < shape.size(); ++rank) {
-      ASSERT_EQ(job.at(rank).cache().size(), job.at(0).cache().size());
-      for (std::uint32_t id = 1; id <= job.at(0).cache().size(); ++id) {
+      ASSERT_EQ(job.at(rank).cache().last_id(), job.at(0).cache().last_id());
+      for (std::uint32_t id = 1; id <= job.at(0).cache().last_id(); ++id) {
         ASSERT_EQ(job.at(rank).cache().get(id).name, job.at(0).cache().get(id).name);
         ASSERT_EQ(job.at(rank).cache().get(id).signature, job.at(0).cache().get(id).signature);
       }
@@ -235,17 +222,18 @@ TEST(Agreement, ids_mean_the_same_on_every_rank) {
   });
 }
 
-/// Ranks that send something else for the last round of t0: another shape, or a refusal.
+/// Ranks that send something else for the last round of t0: another shape, a refusal, or one more tensor.
 struct Dissent {
   Signature signature;
   std::vector<int> ranks;
 };
 
 std::vector<Dissent> random_dissent(std::mt19937& random, int size, const Signature& usual) {
-  std::vector<Dissent> ways{{usual, {}}, {usual, {}}, {usual, {}}};
-  ways[1].signature.shape = {99};
+  std::vector<Dissent> ways{{usual, {}}, {usual, {}}, {usual, {}}, {usual, {}}};
+  ways[1].signature.tensors = {{DType::kFloat32, {99}}};
   ways[2].signature.refusal = "it was not in the mood";
-  const unsigned most = 1 + random() % 3;
+  ways[3].signature.tensors.push_back({DType::kInt8, {5}});
+  const unsigned most = 1 + random() % 4;
   for (int rank = 0; rank < size; ++rank) ways[random() % most].ranks.push_back(rank);
   std::erase_if(ways, [](const Dissent& way) { return way.ranks.empty(); });
   return ways;

@@ -81,8 +81,9 @@ TEST_P(Allgather, several_at_once_are_right) {
       std::vector<double> expected;
       for (int from = 0; from < session.topology().size(); ++from)
         expected.insert(expected.end(), static_cast<std::size_t>(from + number), from * 100 + number);
-      EXPECT_EQ(values_of(DType::kInt32, {handle->output()->data.get(), handle->output()->bytes()}),
-                expected);
+      EXPECT_EQ(
+          values_of(DType::kInt32, {handle->outputs().front().data.get(), handle->outputs().front().bytes()}),
+          expected);
     }
   });
 }

@@ -222,9 +222,9 @@ TEST(AllreduceArguments, a_scale_factor_that_is_no_number_is_refused) {
   });
 }
 
-TEST(AllreduceArguments, adasum_is_refused) {
+TEST(AllreduceArguments, adasum_of_integers_is_refused) {
   run_ranks(1, [](Session& session) {
-    std::vector<float> values{1};
+    std::vector<std::int32_t> values{1};
     const Refusal refusal = refusal_of(session, allreduce("x", ref(values), ReduceOp::kAdasum));
     EXPECT_EQ(refusal.kind, ErrorKind::kInvalidArgument);
     EXPECT_THAT(refusal.text, HasSubstr("Adasum"));

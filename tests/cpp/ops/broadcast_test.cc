@@ -88,8 +88,7 @@ TEST(BroadcastArguments, a_root_that_is_no_rank_is_refused) {
     for (const int root : {-1, 3}) {
       const Refusal refusal = refusal_of(session, broadcast("x", ref(values), root));
       EXPECT_EQ(refusal.kind, ErrorKind::kInvalidArgument);
-      EXPECT_EQ(refusal.text,
-                fmt::format("broadcast 'x': root_rank {} is not one of the ranks 0 to 2", root));
+      EXPECT_EQ(refusal.text, fmt::format("broadcast 'x': root_rank {} is not one of the ranks 0-2", root));
     }
     EXPECT_EQ(error_of(session, broadcast("x", ref(values), 2)), "");
   });

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace hora {
 namespace {
 
@@ -10,10 +12,21 @@ TEST(OpTable, every_row_stands_at_its_own_number) {
     EXPECT_EQ(static_cast<std::size_t>(op_spec(static_cast<OpKind>(number)).kind), number);
 }
 
-TEST(OpTable, only_a_ragged_first_dimension_is_not_agreed) {
-  EXPECT_EQ(agreed_shape(op_spec(OpKind::kAllgather), {3, 4}), (Shape{Signature::kRagged, 4}));
-  EXPECT_EQ(agreed_shape(op_spec(OpKind::kAllgather), {}), Shape{});
-  EXPECT_EQ(agreed_shape(op_spec(OpKind::kAllreduce), {3, 4}), (Shape{3, 4}));
+TEST(OpTable, rows_may_differ_between_ranks_only_where_the_op_gathers_or_exchanges_them) {
+  for (std::size_t number = 0; number < kOpCount; ++number) {
+    const auto op = static_cast<OpKind>(number);
+    EXPECT_EQ(op_spec(op).ragged_first, op == OpKind::kAllgather || op == OpKind::kAlltoall) << name(op);
+  }
+}
+
+TEST(OpTable, nothing_runs_where_agreement_is_all) {
+  const std::vector<OpKind> agreed_only{OpKind::kBarrier, OpKind::kJoin, OpKind::kAddProcessSet,
+                                        OpKind::kRemoveProcessSet};
+  for (std::size_t number = 0; number < kOpCount; ++number) {
+    const auto op = static_cast<OpKind>(number);
+    EXPECT_EQ(op_spec(op).run_on_host == nullptr, std::ranges::find(agreed_only, op) != agreed_only.end())
+        << name(op);
+  }
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ constexpr std::chrono::seconds kFarTooLong{45};
 void await(Session& session, const HandlePtr& handle) {
   if (!session.wait_until(*handle, Clock::now() + kFarTooLong))
     throw std::runtime_error(
-        fmt::format("'{}' did not complete within {} s", handle->name(), kFarTooLong.count()));
+        fmt::format("{} did not complete within {} s", handle->key().to_string(), kFarTooLong.count()));
   session.release(*handle);
 }
 
@@ -22,25 +22,54 @@ void await(Session& session, const HandlePtr& handle) {
 Call allreduce(std::string name, TensorRef input, TensorRef output, ReduceOp reduce) {
   return {.op = OpKind::kAllreduce,
           .name = std::move(name),
-          .input = std::move(input),
-          .output = std::move(output),
+          .tensors = {{std::move(input), output.data}},
           .reduce = reduce};
 }
 
 Call allgather(std::string name, TensorRef input) {
-  return {.op = OpKind::kAllgather, .name = std::move(name), .input = std::move(input), .output = {}};
+  return {.op = OpKind::kAllgather, .name = std::move(name), .tensors = {{std::move(input)}}};
 }
 
 Call broadcast(std::string name, TensorRef input, TensorRef output, int root) {
   return {.op = OpKind::kBroadcast,
           .name = std::move(name),
-          .input = std::move(input),
-          .output = std::move(output),
+          .tensors = {{std::move(input), output.data}},
           .root = root};
 }
 
 Call barrier(std::string name) {
-  return {.op = OpKind::kBarrier, .name = std::move(name), .input = {nullptr, {0}}, .output = {}};
+  return {.op = OpKind::kBarrier, .name = std::move(name)};
+}
+
+Call alltoall(std::string name, TensorRef input, std::vector<std::int64_t> splits) {
+  return {.op = OpKind::kAlltoall,
+          .name = std::move(name),
+          .tensors = {{std::move(input)}},
+          .splits = std::move(splits)};
+}
+
+Call reducescatter(std::string name, TensorRef input, TensorRef output, ReduceOp reduce) {
+  return {.op = OpKind::kReducescatter,
+          .name = std::move(name),
+          .tensors = {{std::move(input), output.data}},
+          .reduce = reduce};
+}
+
+Call join() {
+  return {.op = OpKind::kJoin};
+}
+
+Call add_process_set(std::vector<int> ranks) {
+  return {.op = OpKind::kAddProcessSet, .ranks = std::move(ranks)};
+}
+
+Call remove_process_set(std::vector<int> ranks) {
+  return {.op = OpKind::kRemoveProcessSet, .ranks = std::move(ranks)};
+}
+
+Call on(std::int32_t process_set, Call call) {
+  call.process_set = process_set;
+  return call;
 }
 
 Call allreduce(std::string name, TensorRef tensor, ReduceOp reduce) {
@@ -59,6 +88,10 @@ std::string error_of(Session& session, const HandlePtr& handle) {
 void wait(Session& session, const HandlePtr& handle) {
   await(session, handle);
   if (handle->error() != nullptr) throw *handle->error();
+}
+
+std::int32_t add_set(Session& session, std::vector<int> ranks) {
+  return static_cast<std::int32_t>(run(session, add_process_set(std::move(ranks)))->value());
 }
 
 HandlePtr run(Session& session, Call call) {

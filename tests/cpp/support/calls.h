@@ -38,6 +38,15 @@ template <typename T>
 [[nodiscard]] Call allgather(std::string name, TensorRef input);
 [[nodiscard]] Call broadcast(std::string name, TensorRef input, TensorRef output, int root);
 [[nodiscard]] Call barrier(std::string name = "");
+[[nodiscard]] Call alltoall(std::string name, TensorRef input, std::vector<std::int64_t> splits);
+[[nodiscard]] Call reducescatter(std::string name, TensorRef input, TensorRef output,
+                                 ReduceOp reduce = ReduceOp::kSum);
+[[nodiscard]] Call join();
+[[nodiscard]] Call add_process_set(std::vector<int> ranks);
+[[nodiscard]] Call remove_process_set(std::vector<int> ranks);
+
+/// The call, made among the members of a process set.
+[[nodiscard]] Call on(std::int32_t process_set, Call call);
 
 /// In place.
 [[nodiscard]] Call allreduce(std::string name, TensorRef tensor, ReduceOp reduce = ReduceOp::kSum);
@@ -52,6 +61,9 @@ void wait(Session& session, const HandlePtr& handle);
 
 /// Submits and waits; throws what goes wrong.
 HandlePtr run(Session& session, Call call);
+
+/// Adds a process set and waits; its id.
+[[nodiscard]] std::int32_t add_set(Session& session, std::vector<int> ranks);
 
 /// Submits and waits; what went wrong, at either, or "".
 [[nodiscard]] std::string error_of(Session& session, Call call);

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "collectives/chunks.h"
 #include "support/calls.h"
 #include "support/tensor.h"
 
@@ -50,23 +51,24 @@ std::string difference(DType dtype, const std::vector<double>& got, const std::v
   return "";
 }
 
-std::vector<double> expected_allreduce(const AllreduceCase& kase, int size) {
-  std::vector<double> expected(kase.length);
-  std::vector<double> contributions(static_cast<std::size_t>(size));
-  for (std::size_t index = 0; index < kase.length; ++index) {
-    for (int rank = 0; rank < size; ++rank)
-      contributions[static_cast<std::size_t>(rank)] = stored(kase.dtype, contribution(kase, rank, index));
-    expected[index] = reduced(kase.dtype, kase.op, contributions, kase.factors);
-  }
-  return expected;
-}
-
 std::vector<double> expected_allgather(DType dtype, const std::vector<std::int64_t>& rows,
                                        std::int64_t row_length) {
   std::vector<double> expected;
   for (std::size_t rank = 0; rank < rows.size(); ++rank) {
     for (std::size_t index = 0; index < static_cast<std::size_t>(rows[rank] * row_length); ++index)
       expected.push_back(stored(dtype, mark(static_cast<int>(rank), index)));
+  }
+  return expected;
+}
+
+std::vector<double> expected_alltoall(DType dtype, const std::vector<std::vector<std::int64_t>>& splits,
+                                      int to, std::int64_t row_length) {
+  std::vector<double> expected;
+  for (std::size_t from = 0; from < splits.size(); ++from) {
+    const auto part = splits[from].begin() + to;
+    const std::int64_t first = std::accumulate(splits[from].begin(), part, std::int64_t{0}) * row_length;
+    for (std::int64_t index = first; index < first + *part * row_length; ++index)
+      expected.push_back(stored(dtype, mark(static_cast<int>(from), static_cast<std::size_t>(index))));
   }
   return expected;
 }
@@ -88,74 +90,170 @@ struct Memory {
 
 }  // namespace
 
+Grid::Grid(Session& session, const GridScope& scope)
+    : session_(session),
+      process_set_(scope.process_set),
+      members_(session.process_set(scope.process_set)),
+      rank_(static_cast<int>(std::ranges::find(members_, session.topology().rank()) - members_.begin())),
+      size_(static_cast<int>(members_.size())) {
+  for (int rank = 0; rank < size_; ++rank) {
+    if (std::ranges::find(scope.joined, members_[static_cast<std::size_t>(rank)]) == scope.joined.end())
+      present_.push_back(rank);
+  }
+}
+
 Grid::~Grid() {
   // The engine must not write to memory that goes with a test that has failed.
   if (!checks_.empty()) session_.leave();
 }
 
 void Grid::start(Call call, Compare compare) {
+  if (!is_grouping_) return submit(std::move(call), {std::move(compare)});
+  if (grouped_compares_.empty()) {
+    grouped_ = std::move(call);
+  } else {
+    grouped_.tensors.push_back(std::move(call.tensors.front()));
+  }
+  grouped_compares_.push_back(std::move(compare));
+}
+
+void Grid::group(const std::function<void()>& body) {
+  is_grouping_ = true;
+  body();
+  is_grouping_ = false;
+  submit(std::exchange(grouped_, {}), std::exchange(grouped_compares_, {}));
+}
+
+void Grid::submit(Call call, std::vector<Compare> compares) {
   call.name = fmt::format("check {}", checks_.size());
-  checks_.push_back({session_.submit(std::move(call)), std::move(compare)});
+  checks_.push_back({session_.submit(on(process_set_, std::move(call))), std::move(compares)});
 }
 
 void Grid::finish() {
   Bytes results;
   for (const Check& check : checks_) {
     wait(session_, check.handle);
-    const Bytes result = check.compare(*check.handle);
-    results.insert(results.end(), result.begin(), result.end());
+    const std::vector<Output>& outputs = check.handle->outputs();
+    EXPECT_TRUE(outputs.empty() || outputs.size() == check.compares.size()) << outputs.size();
+    for (std::size_t tensor = 0; tensor < check.compares.size(); ++tensor) {
+      const Bytes result = check.compares[tensor](outputs.empty() ? nullptr : &outputs.at(tensor));
+      results.insert(results.end(), result.begin(), result.end());
+    }
   }
   checks_.clear();
-  expect_same_on_all_ranks(session_, results);
+  expect_same_on_all_ranks(session_, results, process_set_);
+}
+
+std::vector<double> Grid::expected_sum(const AllreduceCase& kase) const {
+  std::vector<double> expected(kase.length);
+  for (std::size_t index = 0; index < kase.length; ++index) {
+    std::vector<double> contributions;
+    for (const int rank : present_)
+      contributions.push_back(stored(kase.dtype, contribution(kase, rank, index)));
+    expected[index] = reduced(kase.dtype, kase.op, contributions, kase.factors);
+  }
+  return expected;
 }
 
 void Grid::allreduce(const AllreduceCase& kase) {
-  const int rank = session_.topology().rank();
   const auto memory =
       std::make_shared<Memory>(kase.dtype, Shape{static_cast<std::int64_t>(kase.length)}, kase.in_place,
-                               [&](std::size_t index) { return contribution(kase, rank, index); });
+                               [&](std::size_t index) { return contribution(kase, rank_, index); });
   Call call = testing::allreduce("", memory->input.ref(), memory->output_ref(), kase.op);
   call.prescale = kase.factors.prescale;
   call.postscale = kase.factors.postscale;
-  start(std::move(call), [=, size = session_.topology().size()](const Handle&) {
-    EXPECT_EQ(difference(kase.dtype, memory->result().values(), expected_allreduce(kase, size)), "")
-        << "rank " << rank << ", " << text_of(kase);
+  start(std::move(call), [=, this](const Output*) {
+    EXPECT_EQ(difference(kase.dtype, memory->result().values(), expected_sum(kase)), "")
+        << "rank " << rank_ << ", " << text_of(kase);
     EXPECT_TRUE(memory->input_is_intact()) << text_of(kase);
     return memory->result().bytes();
   });
 }
 
-void Grid::allgather(DType dtype, const std::vector<std::int64_t>& rows, std::int64_t row_length) {
-  const int rank = session_.topology().rank();
-  const Shape shape{rows[static_cast<std::size_t>(rank)], row_length};
+void Grid::allgather(DType dtype, std::vector<std::int64_t> rows, std::int64_t row_length) {
+  for (int rank = 0; rank < size_; ++rank) {
+    if (!std::ranges::binary_search(present_, rank)) rows[static_cast<std::size_t>(rank)] = 0;
+  }
+  const Shape shape{rows[static_cast<std::size_t>(rank_)], row_length};
   const auto input =
-      std::make_shared<Tensor>(dtype, shape, [rank](std::size_t index) { return mark(rank, index); });
-  start(testing::allgather("", input->ref()), [=](const Handle& handle) {
-    const Output& output = *handle.output();
+      std::make_shared<Tensor>(dtype, shape, [this](std::size_t index) { return mark(rank_, index); });
+  start(testing::allgather("", input->ref()), [=, this](const Output* result) {
+    const Output& output = *result;
     const std::int64_t all_rows = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
     EXPECT_EQ(output.shape, (Shape{all_rows, row_length}));
     EXPECT_EQ(output.sizes, rows);
     EXPECT_EQ(output.dtype, input->dtype());
     const Bytes bytes(output.data.get(), output.data.get() + output.bytes());
     EXPECT_EQ(difference(dtype, values_of(dtype, bytes), expected_allgather(dtype, rows, row_length)), "")
-        << "rank " << rank << ", " << name(dtype);
+        << "rank " << rank_ << ", " << name(dtype);
     return bytes;
   });
 }
 
+void Grid::alltoall(DType dtype, std::vector<std::vector<std::int64_t>> splits, std::int64_t row_length) {
+  for (int rank = 0; rank < size_; ++rank) {
+    if (!std::ranges::binary_search(present_, rank))
+      splits[static_cast<std::size_t>(rank)].assign(static_cast<std::size_t>(size_), 0);
+  }
+  const std::vector<std::int64_t>& sent = splits[static_cast<std::size_t>(rank_)];
+  const Shape shape{std::accumulate(sent.begin(), sent.end(), std::int64_t{0}), row_length};
+  const auto input =
+      std::make_shared<Tensor>(dtype, shape, [this](std::size_t index) { return mark(rank_, index); });
+  start(testing::alltoall("", input->ref(), sent), [=, this](const Output* result) {
+    const Output& output = *result;
+    std::vector<std::int64_t> received;
+    for (const auto& row : splits) received.push_back(row[static_cast<std::size_t>(rank_)]);
+    EXPECT_EQ(output.sizes, received);
+    EXPECT_EQ(output.shape,
+              (Shape{std::accumulate(received.begin(), received.end(), std::int64_t{0}), row_length}));
+    EXPECT_EQ(output.dtype, input->dtype());
+    EXPECT_EQ(difference(dtype, values_of(dtype, {output.data.get(), output.bytes()}),
+                         expected_alltoall(dtype, splits, rank_, row_length)),
+              "")
+        << "rank " << rank_ << ", " << name(dtype) << "[*," << row_length << "]";
+    return Bytes();
+  });
+}
+
+void Grid::reducescatter(const ReducescatterCase& kase) {
+  const AllreduceCase whole{kase.dtype, kase.op, static_cast<std::size_t>(kase.rows * kase.row_length), false,
+                            kase.factors};
+  const Chunks rows(static_cast<std::size_t>(kase.rows), size_);
+  const auto row_length = static_cast<std::size_t>(kase.row_length);
+  const auto own_rows = static_cast<std::int64_t>(rows.length(rank_));
+  const auto input =
+      std::make_shared<Tensor>(kase.dtype, Shape{kase.rows, kase.row_length},
+                               [&](std::size_t index) { return contribution(whole, rank_, index); });
+  const auto output = std::make_shared<Tensor>(kase.dtype, Shape{own_rows, kase.row_length});
+  const auto sent = std::make_shared<Bytes>(input->bytes());
+  Call call = testing::reducescatter("", input->ref(), output->ref(), kase.op);
+  call.prescale = kase.factors.prescale;
+  call.postscale = kase.factors.postscale;
+  start(std::move(call), [=, this](const Output*) {
+    const std::vector<double> all = expected_sum(whole);
+    const auto first = all.begin() + static_cast<std::ptrdiff_t>(rows.first(rank_) * row_length);
+    const std::vector<double> own(first, first + static_cast<std::ptrdiff_t>(output->count()));
+    EXPECT_EQ(difference(kase.dtype, output->values(), own), "")
+        << "rank " << rank_ << ", " << kase.rows << " rows of " << text_of(whole);
+    EXPECT_TRUE(input->bytes() == *sent) << text_of(whole);
+    return Bytes();
+  });
+}
+
 void Grid::broadcast(DType dtype, std::size_t length, int root, bool in_place) {
-  const int rank = session_.topology().rank();
   const Shape shape{static_cast<std::int64_t>(length)};
   const auto memory = std::make_shared<Memory>(dtype, shape, in_place,
-                                               [rank](std::size_t index) { return mark(rank, index); });
-  start(testing::broadcast("", memory->input.ref(), memory->output_ref(), root), [=](const Handle&) {
-    const Tensor expected(dtype, shape, [root](std::size_t index) { return mark(root, index); });
-    EXPECT_TRUE(memory->result().bytes() == expected.bytes())
-        << "rank " << rank << ", " << name(dtype) << "[" << length << "] from " << root
-        << (in_place ? " in place" : "");
-    EXPECT_TRUE(memory->input_is_intact());
-    return memory->result().bytes();
-  });
+                                               [this](std::size_t index) { return mark(rank_, index); });
+  const int job_rank = members_[static_cast<std::size_t>(root)];
+  start(testing::broadcast("", memory->input.ref(), memory->output_ref(), job_rank),
+        [=, this](const Output*) {
+          const Tensor expected(dtype, shape, [root](std::size_t index) { return mark(root, index); });
+          EXPECT_TRUE(memory->result().bytes() == expected.bytes())
+              << "rank " << rank_ << ", " << name(dtype) << "[" << length << "] from " << root
+              << (in_place ? " in place" : "");
+          EXPECT_TRUE(memory->input_is_intact());
+          return memory->result().bytes();
+        });
 }
 
 void check_allreduce(Session& session, const AllreduceCase& kase) {
@@ -177,12 +275,12 @@ void check_broadcast(Session& session, DType dtype, std::size_t length, int root
   grid.finish();
 }
 
-void expect_same_on_all_ranks(Session& session, const Bytes& bytes) {
+void expect_same_on_all_ranks(Session& session, const Bytes& bytes, std::int32_t process_set) {
   const std::size_t hash =
       std::hash<std::string_view>()({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   // The smallest of all hashes equals the largest only if all are equal.
   std::vector<std::int64_t> ends{static_cast<std::int64_t>(hash), ~static_cast<std::int64_t>(hash)};
-  run(session, allreduce("same", ref(ends), ReduceOp::kMin));
+  run(session, on(process_set, allreduce("same", ref(ends), ReduceOp::kMin)));
   EXPECT_EQ(ends[0], ~ends[1]) << "ranks hold different bits, rank " << session.topology().rank();
 }
 

@@ -30,6 +30,11 @@ void VirtualJob::submit(int rank, const Request& request) {
   collect(rank);
 }
 
+void VirtualJob::join(int rank) {
+  at(rank).on_join();
+  collect(rank);
+}
+
 void VirtualJob::leave(int rank, const std::string& reason) {
   at(rank).on_leave(reason);
   collect(rank);
@@ -92,29 +97,41 @@ void VirtualJob::collect(int rank) {
 std::vector<std::string> describe_batches(const std::vector<Batch>& batches) {
   std::vector<std::string> texts;
   for (const Batch& batch : batches) {
-    std::vector<std::string> tensors;
+    std::vector<std::string> calls;
     for (const BatchEntry& entry : batch.entries) {
-      tensors.push_back(fmt::format("{} {} {} #{}", name(entry.signature.op), entry.key.to_string(),
-                                    describe(entry.signature.dtype, entry.signature.shape), entry.id));
+      std::string tensors;
+      for (const TensorType& tensor : entry.signature.tensors)
+        tensors += describe(tensor.dtype, tensor.shape) + " ";
+      calls.push_back(
+          fmt::format("{} {} {}#{}", name(entry.signature.op), entry.key.to_string(), tensors, entry.id));
     }
-    texts.push_back(join(tensors, " + ") + (batch.error.empty() ? "" : " ! " + batch.error));
+    texts.push_back(join(calls, " + ") + (batch.error.empty() ? "" : " ! " + batch.error));
   }
   return texts;
 }
 
 NegotiatorOptions negotiator_options(std::uint64_t fusion_threshold, std::uint64_t cache_capacity) {
-  return {{fusion_threshold, 4096, {true, false, true, false}}, cache_capacity};
+  return {{fusion_threshold, 4096, {true, false, true, false, false, true}}, cache_capacity};
 }
 
 Request named_request(const std::string& name, Shape shape) {
-  const auto bytes = static_cast<std::uint64_t>(element_count(shape)) * sizeof(float);
-  return {{name, 0}, {.shape = std::move(shape), .refusal = {}}, bytes};
+  const TensorType tensor{DType::kFloat32, std::move(shape)};
+  return {{name, 0}, {.tensors = {tensor}, .refusal = {}}, tensor.bytes()};
 }
 
 Request unnamed_request(std::uint64_t number, Shape shape) {
   Request request = named_request("", std::move(shape));
   request.key.number = number;
   return request;
+}
+
+Request on(std::int32_t process_set, Request request) {
+  request.key.process_set = process_set;
+  return request;
+}
+
+Request set_request(OpKind op, std::uint64_t number, std::vector<int> ranks) {
+  return {{"", number}, {.op = op, .ranks = std::move(ranks)}, 0};
 }
 
 JobShape random_shape(std::mt19937& random, int most_ranks) {

@@ -33,6 +33,7 @@ class VirtualJob {
   [[nodiscard]] Negotiator& at(int rank) { return nodes_[static_cast<std::size_t>(rank)].negotiator; }
 
   void submit(int rank, const Request& request);
+  void join(int rank);
   void leave(int rank, const std::string& reason);
   void fail(int rank, const std::string& reason);
   void say_goodbye(int rank);
@@ -74,10 +75,10 @@ class VirtualJob {
   std::uint64_t message_bytes_ = 0;
 };
 
-/// "allreduce 'x' float32[2] #3" for each tensor, batches separated; equal texts mean an equal sequence.
+/// "allreduce 'x' float32[2] #3" for each call, batches separated; equal texts mean an equal sequence.
 [[nodiscard]] std::vector<std::string> describe_batches(const std::vector<Batch>& batches);
 
-/// Options as the engine has them: allreduce and broadcast can be fused.
+/// Options as the engine has them: allreduce, broadcast and reducescatter can be fused.
 [[nodiscard]] NegotiatorOptions negotiator_options(std::uint64_t fusion_threshold = 1000,
                                                    std::uint64_t cache_capacity = 1000);
 
@@ -85,6 +86,11 @@ class VirtualJob {
 [[nodiscard]] Request named_request(const std::string& name, Shape shape = {2});
 /// The `number`th unnamed allreduce of float32.
 [[nodiscard]] Request unnamed_request(std::uint64_t number, Shape shape = {2});
+
+/// The request, made among the members of a process set.
+[[nodiscard]] Request on(std::int32_t process_set, Request request);
+/// The `number`th unnamed call, which adds or removes a process set.
+[[nodiscard]] Request set_request(OpKind op, std::uint64_t number, std::vector<int> ranks);
 
 /// A random job of up to `most_ranks` ranks.
 [[nodiscard]] JobShape random_shape(std::mt19937& random, int most_ranks);
