@@ -42,6 +42,18 @@ class Adapter(Protocol[Tensor]):
         """Return a new tensor of the same shape and dtype, filled with zeros."""
         ...
 
+    def empty_rows(self, tensor: Tensor, rows: int) -> Tensor:
+        """Return a new contiguous tensor like a given one, not filled, of another number of rows."""
+        ...
+
+    def integers(self, values: list[int]) -> Tensor:
+        """Return a new 1-d tensor of dtype int32."""
+        ...
+
+    def scaled(self, tensor: Tensor, factor: float) -> Tensor:
+        """Return the tensor multiplied by a factor."""
+        ...
+
     def rows(self, tensor: Tensor, start: int, stop: int) -> Tensor:
         """Return ``tensor[start:stop]``."""
         ...
@@ -68,9 +80,13 @@ class Adapter(Protocol[Tensor]):
 
     def record(
         self,
-        tensor: Tensor,
-        forward: Callable[[Tensor], Tensor],
-        backward: Callable[[Tensor], Tensor],
-    ) -> Tensor:
-        """Run ``forward(tensor)`` as one recorded operation whose gradient is ``backward(gradient)``."""
+        tensors: list[Tensor],
+        forward: Callable[[list[Tensor]], list[Tensor]],
+        backward: Callable[[list[Tensor]], list[Tensor]],
+    ) -> list[Tensor]:
+        """Run ``forward(tensors)`` as one recorded operation.
+
+        ``backward`` gets the gradient of every result and returns that of every tensor; those of tensors that
+        are not of floating point are not looked at.
+        """
         ...

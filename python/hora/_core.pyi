@@ -1,6 +1,6 @@
 """Stub of the extension module that ``bindings/python`` builds."""
 
-from typing import final
+from typing import Any, final
 
 OPS: dict[str, int]
 DTYPES: dict[str, int]
@@ -23,23 +23,41 @@ def counters() -> dict[str, int]: ...
 def submit(
     op: int,
     name: str | None,
-    address: int,
-    shape: tuple[int, ...],
-    dtype: int,
-    output: int,
+    refs: list[tuple[int, tuple[int, ...], int, int]],
     reduce_op: int,
     root_rank: int,
     prescale: float,
     postscale: float,
     owners: object,
+    process_set: int = 0,
+    splits: list[int] = ...,
 ) -> Handle: ...
-def refuse(op: int, name: str | None, reason: str) -> None: ...
+def submit_in_place(
+    op: int,
+    name: str | None,
+    tensors: object,
+    reduce_op: int,
+    root_rank: int,
+    prescale: float,
+    postscale: float,
+    process_set: int | None,
+) -> Handle | None: ...
+def register_tensor_type(
+    type: type, dtypes: dict[Any, int] | None = None, use_table: bool = True
+) -> None: ...
+def barrier(process_set: int = 0) -> Handle: ...
+def join() -> Handle: ...
+def add_process_set(ranks: list[int]) -> Handle: ...
+def remove_process_set(ranks: list[int]) -> Handle: ...
+def process_set_ranks(id: int) -> list[int]: ...
+def refuse(op: int, name: str | None, reason: str, process_set: int = 0) -> None: ...
 
 @final
 class Handle:
     def poll(self) -> bool: ...
     def wait(self) -> None: ...
-    def output(self) -> Output: ...
+    def output(self, tensor: int = 0) -> Output: ...
+    def value(self) -> int: ...
 
 @final
 class Output:

@@ -15,11 +15,12 @@ import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
 
 from hora import _core
-from hora._arguments import check_name_and_set
+from hora._arguments import check_name, set_id
+from hora._calls import refuse
 from hora._handle import synchronize
-from hora._ops import Collectives, refuse
+from hora._ops import Collectives
 from hora.numpy.adapter import Array, NumpyAdapter
-from hora.process_sets import GlobalProcessSet, global_process_set
+from hora.process_sets import ProcessSet, global_process_set
 
 __all__ = ["allgather_object", "broadcast_object"]
 
@@ -58,7 +59,7 @@ def broadcast_object(
     obj: Any,
     root_rank: int = 0,
     name: str | None = None,
-    process_set: GlobalProcessSet = global_process_set,
+    process_set: ProcessSet = global_process_set,
 ) -> Any:
     """Send the root's object to all ranks.
 
@@ -70,8 +71,8 @@ def broadcast_object(
         Whose object all ranks get.
     name : str, optional
         Which calls belong together.
-    process_set
-        Only ``global_process_set`` yet.
+    process_set : ProcessSet
+        The ranks that take part, by default all.
 
     Returns
     -------
@@ -91,22 +92,25 @@ def broadcast_object(
     {'epoch': 3}
     """
     try:
-        check_name_and_set(name, process_set)
+        check_name(name)
+        set_id(process_set)
         root = operator.index(root_rank)
     except Exception as error:
-        refuse(_core.OPS["broadcast"], name, error)
+        refuse(_core.OPS["broadcast"], name, error, process_set)
         raise
     is_root = _core.rank() == root
     message, failure = to_bytes(obj) if is_root else (np.empty(0, np.uint8), None)
     length = np.array(len(message), np.int64)
-    _collectives.broadcast_(length, root, step_name(name, "broadcast_object.length"))
+    _collectives.broadcast_(length, root, step_name(name, "broadcast_object.length"), process_set)
     if not is_root:
         message = np.empty(int(length), np.uint8)
-    _collectives.broadcast_(message, root, step_name(name, "broadcast_object.bytes"))
+    _collectives.broadcast_(message, root, step_name(name, "broadcast_object.bytes"), process_set)
     return obj if is_root and failure is None else from_bytes(message, root, failure)
 
 
-def allgather_object(obj: Any, name: str | None = None) -> list[Any]:
+def allgather_object(
+    obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> list[Any]:
     """Collect one object from every rank.
 
     Parameters
@@ -115,11 +119,13 @@ def allgather_object(obj: Any, name: str | None = None) -> list[Any]:
         Anything that cloudpickle accepts.
     name : str, optional
         Which calls belong together.
+    process_set : ProcessSet
+        The ranks that take part, by default all.
 
     Returns
     -------
     list
-        The objects in the order of ranks, the own one as a copy too.
+        The objects in the order of ranks, the own one as a copy too; none from ranks that have joined.
 
     Raises
     ------
@@ -134,13 +140,18 @@ def allgather_object(obj: Any, name: str | None = None) -> list[Any]:
     True
     """
     try:
-        check_name_and_set(name, None)
+        check_name(name)
+        members = _core.process_set_ranks(set_id(process_set))
     except Exception as error:
-        refuse(_core.OPS["allgather"], name, error)
+        refuse(_core.OPS["allgather"], name, error, process_set)
         raise
     message, failure = to_bytes(obj)
     step = step_name(name, "allgather_object.bytes")
-    handle = _collectives.start_allgather(message, step, global_process_set)
+    handle = _collectives.start_allgather(message, step, process_set)
     messages = np.split(synchronize(handle), np.cumsum(handle.sizes)[:-1])
     own = _core.rank()
-    return [from_bytes(each, rank, failure if rank == own else None) for rank, each in enumerate(messages)]
+    return [
+        from_bytes(each, rank, failure if rank == own else None)
+        for rank, each in zip(members, messages, strict=True)
+        if len(each) > 0  # a rank that has joined sends nothing
+    ]

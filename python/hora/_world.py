@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from hora import _core
 from hora._exit import process_exit
+from hora.process_sets import ProcessSet, add_process_set, forget_process_sets, global_process_set
 
 __all__ = [
     "cross_rank",
@@ -19,20 +22,24 @@ __all__ = [
 ]
 
 
-def init(comm: None = None, process_sets: None = None) -> None:
+def init(comm: None = None, process_sets: str | Iterable[ProcessSet | Iterable[int]] | None = None) -> None:
     """Start hora in this process, together with all other ranks of the job.
 
-    Calling it again while hora runs does nothing; after :func:`shutdown` it starts anew.
+    Calling it again while hora runs does nothing but add process sets; after :func:`shutdown` it starts anew.
 
     Parameters
     ----------
-    comm, process_sets : None
+    comm : None
         Part of Horovod's signature, not available yet.
+    process_sets : iterable of ProcessSet or of lists of ranks, optional
+        Sets to add, the same on all ranks. ``"dynamic"`` is accepted and changes nothing: sets can be added
+        at any time.
 
     Raises
     ------
     ValueError
-        If an argument is given that is not available yet, or an ``HORA_*`` setting is wrong.
+        If an argument is given that is not available yet, a process set is given twice or has ranks that do
+        not exist, or an ``HORA_*`` setting is wrong.
     RuntimeError
         If the ranks cannot be connected; the message says why and what cures it.
 
@@ -43,12 +50,37 @@ def init(comm: None = None, process_sets: None = None) -> None:
     >>> hora.is_initialized()
     True
     """
-    for argument, value in (("comm", comm), ("process_sets", process_sets)):
-        if value is not None:
-            raise ValueError(f"init: {argument} is not available yet, leave it out: all ranks take part")
+    if comm is not None:
+        raise ValueError("init: comm is not available yet, leave it out: all ranks take part")
+    sets = sets_to_add(process_sets)
+    is_start = not _core.is_initialized()
+    if is_start:
+        forget_process_sets()
     process_exit.arm()
     _core.init()
     process_exit.started()
+    try:
+        for process_set in sets:
+            if process_set.process_set_id is None:
+                add_process_set(process_set)
+    except BaseException:
+        if is_start:
+            shutdown()
+        raise
+
+
+def sets_to_add(process_sets: str | Iterable[ProcessSet | Iterable[int]] | None) -> list[ProcessSet]:
+    """Return the sets that ``init`` was given; ``ValueError`` where two have the same ranks."""
+    if process_sets is None or process_sets == "dynamic":
+        return []
+    if isinstance(process_sets, str):
+        raise ValueError(f"init: process_sets must be a list of sets or 'dynamic', not {process_sets!r}")
+    sets = [each if isinstance(each, ProcessSet) else ProcessSet(each) for each in process_sets]
+    ranks = [each.ranks for each in sets if each is not global_process_set]
+    for each in ranks:
+        if ranks.count(each) > 1:
+            raise ValueError(f"init: process_sets has a set of the ranks {each} more than once")
+    return sets
 
 
 def shutdown() -> None:
@@ -63,6 +95,7 @@ def shutdown() -> None:
     False
     """
     _core.shutdown()
+    forget_process_sets()
 
 
 def is_initialized() -> bool:

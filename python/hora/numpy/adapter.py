@@ -16,6 +16,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 _CODES = {np.dtype(name): code for name, code in _core.DTYPES.items() if name != "bfloat16"}
 
+_core.register_tensor_type(np.ndarray)
+
 
 def dtype_code(dtype: np.dtype[Any]) -> int:
     """Return the code of a dtype; bfloat16 exists where the package ml_dtypes does."""
@@ -73,6 +75,19 @@ class NumpyAdapter:
         """Return a new array of zeros."""
         return np.zeros(tensor.shape, tensor.dtype)
 
+    def empty_rows(self, tensor: Array, rows: int) -> Array:
+        """Return a new array of another number of rows, not filled."""
+        return np.empty((rows, *tensor.shape[1:]), tensor.dtype)
+
+    def integers(self, values: list[int]) -> Array:
+        """Return a new 1-d array of int32."""
+        return np.array(values, np.int32)
+
+    def scaled(self, tensor: Array, factor: float) -> Array:
+        """Return the array multiplied by a factor."""
+        result: Array = tensor * factor
+        return result
+
     def rows(self, tensor: Array, start: int, stop: int) -> Array:
         """Return a part of the first dimension."""
         part: Array = tensor[start:stop]
@@ -105,7 +120,10 @@ class NumpyAdapter:
         return False
 
     def record(
-        self, tensor: Array, forward: Callable[[Array], Array], backward: Callable[[Array], Array]
-    ) -> Array:
+        self,
+        tensors: list[Array],
+        forward: Callable[[list[Array]], list[Array]],
+        backward: Callable[[list[Array]], list[Array]],
+    ) -> list[Array]:
         """Run without recording."""
-        return forward(tensor)
+        return forward(tensors)

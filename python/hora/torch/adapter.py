@@ -15,6 +15,10 @@ __all__ = ["TorchAdapter"]
 _CODES: dict[torch.dtype, int] = {getattr(torch, name): code for name, code in _core.DTYPES.items()}
 
 
+for _type in (torch.Tensor, torch.nn.Parameter):
+    _core.register_tensor_type(_type, _CODES)
+
+
 def require_tensor(value: object) -> torch.Tensor:
     """Return a dense tensor in host memory; anything else is refused."""
     if not isinstance(value, torch.Tensor):
@@ -62,6 +66,18 @@ class TorchAdapter:
         """Return a new tensor of zeros."""
         return torch.zeros_like(tensor)
 
+    def empty_rows(self, tensor: torch.Tensor, rows: int) -> torch.Tensor:
+        """Return a new tensor of another number of rows, not filled."""
+        return torch.empty((rows, *tensor.shape[1:]), dtype=tensor.dtype)
+
+    def integers(self, values: list[int]) -> torch.Tensor:
+        """Return a new 1-d tensor of int32."""
+        return torch.tensor(values, dtype=torch.int32)
+
+    def scaled(self, tensor: torch.Tensor, factor: float) -> torch.Tensor:
+        """Return the tensor multiplied by a factor."""
+        return tensor * factor
+
     def rows(self, tensor: torch.Tensor, start: int, stop: int) -> torch.Tensor:
         """Return a part of the first dimension."""
         return tensor[start:stop]
@@ -91,13 +107,12 @@ class TorchAdapter:
 
     def record(
         self,
-        tensor: torch.Tensor,
-        forward: Callable[[torch.Tensor], torch.Tensor],
-        backward: Callable[[torch.Tensor], torch.Tensor],
-    ) -> torch.Tensor:
+        tensors: list[torch.Tensor],
+        forward: Callable[[list[torch.Tensor]], list[torch.Tensor]],
+        backward: Callable[[list[torch.Tensor]], list[torch.Tensor]],
+    ) -> list[torch.Tensor]:
         """Run as one operation of autograd."""
-        result: torch.Tensor = Recorded.apply(tensor, forward, backward)  # type: ignore[no-untyped-call]
-        return result
+        return list(Recorded.apply(forward, backward, *tensors))  # type: ignore[no-untyped-call]
 
 
 class Recorded(torch.autograd.Function):
@@ -106,15 +121,17 @@ class Recorded(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        tensor: torch.Tensor,
-        forward: Callable[[torch.Tensor], torch.Tensor],
-        backward: Callable[[torch.Tensor], torch.Tensor],
-    ) -> torch.Tensor:
+        forward: Callable[[list[torch.Tensor]], list[torch.Tensor]],
+        backward: Callable[[list[torch.Tensor]], list[torch.Tensor]],
+        *tensors: torch.Tensor,
+    ) -> tuple[torch.Tensor, ...]:
         """Run the collective and keep its gradient rule."""
         ctx.rule = backward
-        return forward(tensor)
+        results = forward(list(tensors))
+        ctx.mark_non_differentiable(*(result for result in results if not result.is_floating_point()))
+        return tuple(results)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
         """Apply the gradient rule."""
-        return ctx.rule(gradients[0]), None, None
+        return None, None, *ctx.rule(list(gradients))

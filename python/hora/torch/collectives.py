@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from hora._grouped import GroupedCollectives
 from hora._ops import Collectives
 from hora.compression import Compressions
 from hora.torch.adapter import TorchAdapter
+from hora.torch.sparse import SparseCollectives
 
 __all__ = [
     "Compression",
@@ -14,14 +16,28 @@ __all__ = [
     "allreduce_",
     "allreduce_async",
     "allreduce_async_",
+    "alltoall",
+    "alltoall_async",
     "broadcast",
     "broadcast_",
     "broadcast_async",
     "broadcast_async_",
+    "grouped_allgather",
+    "grouped_allgather_async",
+    "grouped_allreduce",
+    "grouped_allreduce_",
+    "grouped_allreduce_async",
+    "grouped_allreduce_async_",
+    "grouped_reducescatter",
+    "grouped_reducescatter_async",
+    "reducescatter",
+    "reducescatter_async",
+    "sparse_allreduce_async",
 ]
 
 _adapter = TorchAdapter()
 _collectives = Collectives(_adapter)
+_grouped = GroupedCollectives(_collectives)
 
 Compression = Compressions(_adapter)
 
@@ -35,3 +51,16 @@ broadcast = _collectives.broadcast
 broadcast_ = _collectives.broadcast_
 broadcast_async = _collectives.broadcast_async
 broadcast_async_ = _collectives.broadcast_async_
+alltoall = _collectives.alltoall
+alltoall_async = _collectives.alltoall_async
+reducescatter = _collectives.reducescatter
+reducescatter_async = _collectives.reducescatter_async
+grouped_allreduce = _grouped.grouped_allreduce
+grouped_allreduce_ = _grouped.grouped_allreduce_
+grouped_allreduce_async = _grouped.grouped_allreduce_async
+grouped_allreduce_async_ = _grouped.grouped_allreduce_async_
+grouped_allgather = _grouped.grouped_allgather
+grouped_allgather_async = _grouped.grouped_allgather_async
+grouped_reducescatter = _grouped.grouped_reducescatter
+grouped_reducescatter_async = _grouped.grouped_reducescatter_async
+sparse_allreduce_async = SparseCollectives(_collectives).sparse_allreduce_async

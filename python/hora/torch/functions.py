@@ -13,6 +13,7 @@ import torch
 from hora import _core
 from hora._handle import Handle, synchronize_all
 from hora._objects import allgather_object, broadcast_object
+from hora.process_sets import ProcessSet, global_process_set
 from hora.torch.collectives import broadcast_async_
 
 __all__ = ["broadcast_optimizer_state", "broadcast_parameters"]
@@ -22,7 +23,9 @@ PARAMETERS = "parameters/"  # before the names, so that they cannot meet those o
 Parameters = Mapping[str, Any] | Iterable[torch.Tensor | tuple[str, torch.Tensor | None] | None]
 
 
-def broadcast_parameters(params: Parameters, root_rank: int) -> None:
+def broadcast_parameters(
+    params: Parameters, root_rank: int, process_set: ProcessSet = global_process_set
+) -> None:
     """Overwrite tensors with the root's, in place; call it once after the model is made or loaded.
 
     Parameters
@@ -32,6 +35,8 @@ def broadcast_parameters(params: Parameters, root_rank: int) -> None:
         pairs. Any shapes and dtypes, equal on all ranks; entries that are None are skipped.
     root_rank : int
         Whose values all ranks get.
+    process_set : ProcessSet
+        The ranks that take part, by default all.
 
     Raises
     ------
@@ -48,10 +53,10 @@ def broadcast_parameters(params: Parameters, root_rank: int) -> None:
     >>> model = torch.nn.Linear(2, 1)
     >>> hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     """
-    broadcast_all(agree_on_names(params), root_rank)
+    broadcast_all(agree_on_names(params, process_set), root_rank, process_set)
 
 
-def agree_on_names(params: Parameters) -> list[tuple[str, torch.Tensor]]:
+def agree_on_names(params: Parameters, process_set: ProcessSet) -> list[tuple[str, torch.Tensor]]:
     """Return names and tensors; where ranks have different ones, or one refuses its own, all ranks raise."""
     named: list[tuple[str, torch.Tensor]] = []
     refusal: ValueError | None = None
@@ -61,23 +66,27 @@ def agree_on_names(params: Parameters) -> list[tuple[str, torch.Tensor]]:
         refusal = error
     names = [name.removeprefix(PARAMETERS) for name, _ in named]
     own = (hashlib.sha256(repr(names).encode()).digest(), str(refusal or ""))
-    of_ranks = allgather_object(own, name="broadcast_parameters")
+    of_ranks = allgather_object(own, "broadcast_parameters", process_set)
     if refusal is not None:
         raise refusal
-    for rank, (_, text) in enumerate(of_ranks):
+    for rank, (_, text) in zip(process_set.ranks, of_ranks, strict=True):
         if text:
             raise ValueError(f"broadcast_parameters: rank {rank} refused its parameters ({text})")
     if any(each != own for each in of_ranks):
-        raise ValueError(describe_names(allgather_object(names, name="broadcast_parameters")))
+        raise ValueError(
+            describe_names(allgather_object(names, "broadcast_parameters", process_set), process_set.ranks)
+        )
     return named
 
 
-def describe_names(of_ranks: list[list[str]]) -> str:
+def describe_names(of_ranks: list[list[str]], ranks: list[int]) -> str:
     """Say which names not all ranks have, or that their order differs."""
     partial = sorted(set().union(*of_ranks) - set(of_ranks[0]).intersection(*of_ranks))
     if not partial:
         return "broadcast_parameters: ranks give the same names in different orders; pass a dict or sort them"
-    holders = {name: [rank for rank, names in enumerate(of_ranks) if name in names] for name in partial}
+    holders = {
+        name: [rank for rank, names in zip(ranks, of_ranks, strict=True) if name in names] for name in partial
+    }
     return "broadcast_parameters: not on all ranks: " + ", ".join(
         f"{name!r} (only on ranks {ranks})" for name, ranks in holders.items()
     )
@@ -109,13 +118,13 @@ def named_tensor(index: int, entry: Any) -> tuple[str, torch.Tensor | None]:
     return name, tensor
 
 
-def broadcast_all(named: list[tuple[str, torch.Tensor]], root_rank: int) -> None:
+def broadcast_all(named: list[tuple[str, torch.Tensor]], root_rank: int, process_set: ProcessSet) -> None:
     """Broadcast many tensors in place, all in flight together, also when one of them is refused."""
     handles: list[Handle[torch.Tensor]] = []
     refusal: Exception | None = None
     for name, tensor in named:
         try:
-            handles.append(broadcast_async_(tensor, root_rank, name))
+            handles.append(broadcast_async_(tensor, root_rank, name, process_set))
         except (TypeError, ValueError) as error:
             refusal = refusal or error
     synchronize_all(handles)
@@ -132,7 +141,10 @@ class Slot:
 
 
 def broadcast_optimizer_state(
-    optimizer: torch.optim.Optimizer, root_rank: int, model: torch.nn.Module | None = None
+    optimizer: torch.optim.Optimizer,
+    root_rank: int,
+    model: torch.nn.Module | None = None,
+    process_set: ProcessSet = global_process_set,
 ) -> None:
     """Give the optimizers of all ranks the root's options and state; call it once after loading a checkpoint.
 
@@ -147,6 +159,8 @@ def broadcast_optimizer_state(
         Whose options and state all ranks get.
     model : torch.nn.Module, optional
         Part of Horovod's signature, not needed.
+    process_set : ProcessSet
+        The ranks that take part, by default all.
 
     Raises
     ------
@@ -161,21 +175,23 @@ def broadcast_optimizer_state(
     >>> optimizer = torch.optim.SGD(torch.nn.Linear(2, 1).parameters(), lr=0.1)
     >>> hvd.broadcast_optimizer_state(optimizer, root_rank=0)
     """
-    check_groups(optimizer)
+    check_groups(optimizer, process_set)
     tensors: list[torch.Tensor] = []
     packed = pack(optimizer_content(optimizer), tensors) if _core.rank() == root_rank else None
-    packed = broadcast_object(packed, root_rank, name="optimizer_state")
+    packed = broadcast_object(packed, root_rank, "optimizer_state", process_set)
     if _core.rank() != root_rank:
         set_content(optimizer, unpack(packed, tensors))
-    broadcast_all([(f"optimizer_state/{index}", tensor) for index, tensor in enumerate(tensors)], root_rank)
+    named = [(f"optimizer_state/{index}", tensor) for index, tensor in enumerate(tensors)]
+    broadcast_all(named, root_rank, process_set)
 
 
-def check_groups(optimizer: torch.optim.Optimizer) -> None:
+def check_groups(optimizer: torch.optim.Optimizer, process_set: ProcessSet) -> None:
     """Refuse, on all ranks alike, L-BFGS and optimizers whose parameter groups differ between ranks."""
     is_refused = isinstance(optimizer, torch.optim.LBFGS)
     lengths = None if is_refused else [len(group["params"]) for group in optimizer.param_groups]
-    of_ranks = allgather_object(lengths, name="optimizer_groups")
-    for rank, other in enumerate(of_ranks):
+    of_ranks = allgather_object(lengths, "optimizer_groups", process_set)
+    ranks = process_set.ranks
+    for rank, other in zip(ranks, of_ranks, strict=True):
         if other is None:
             raise ValueError(
                 f"broadcast_optimizer_state: the state of torch.optim.LBFGS cannot be broadcast (rank {rank})"
@@ -183,7 +199,7 @@ def check_groups(optimizer: torch.optim.Optimizer) -> None:
         if other != of_ranks[0]:
             raise ValueError(
                 f"broadcast_optimizer_state: rank {rank} has parameter groups of {other} parameters, "
-                f"rank 0 of {of_ranks[0]}"
+                f"rank {ranks[0]} of {of_ranks[0]}"
             )
 
 

@@ -9,118 +9,26 @@ from __future__ import annotations
 
 import functools
 import itertools
-import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
 
 import torch
 
-from hora import _core
-from hora._arguments import Average, Sum, check_name_and_set, choose_op
+from hora._arguments import Adasum, Average, Sum, choose_op, set_id
 from hora.compression import Compressor, NoneCompressor
-from hora.process_sets import GlobalProcessSet, global_process_set
-from hora.torch.reduction import GradientReduction, parameter_names
+from hora.process_sets import ProcessSet, global_process_set
+from hora.torch.adasum import AdasumOptimizer, UpdateRule
+from hora.torch.gradients import GradientRule
+from hora.torch.parameters import make_buckets, parameter_names
+from hora.torch.reducing import Closure, ReducingOptimizer, check_passes
+from hora.torch.reduction import GradientReduction
 
 __all__ = ["DistributedOptimizer", "ReducingOptimizer"]
 
-Closure = Callable[[], Any]
+Wrapped = TypeVar("Wrapped", bound=ReducingOptimizer)
 
 _ordinals = itertools.count()  # equal on all ranks, which wrap their optimizers in the same order
-
-
-class ReducingOptimizer(torch.optim.Optimizer):
-    """What :func:`DistributedOptimizer` adds to an optimizer's class."""
-
-    _reduction: GradientReduction
-    _skip_synchronize: bool
-
-    def synchronize(self) -> None:
-        """Wait until every gradient is reduced; one that this rank does not have counts as zero.
-
-        Call it to work on the reduced gradients, for example to clip them, then :meth:`step` inside
-        :meth:`skip_synchronize`. A second call before :meth:`step` does nothing.
-        """
-        self._reduction.synchronize(self.param_groups)
-
-    @contextmanager
-    def skip_synchronize(self) -> Iterator[None]:
-        """Let :meth:`step` run without :meth:`synchronize`, which was called before.
-
-        Examples
-        --------
-        >>> import torch
-        >>> import hora.torch as hvd
-        >>> hvd.init()
-        >>> model = torch.nn.Linear(2, 1)
-        >>> optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1))
-        >>> model(torch.ones(1, 2)).sum().backward()
-        >>> optimizer.synchronize()
-        >>> norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        >>> with optimizer.skip_synchronize():
-        ...     optimizer.step()
-        """
-        self._skip_synchronize = True
-        try:
-            yield
-        finally:
-            self._skip_synchronize = False
-
-    def step(self, closure: Closure | None = None) -> Any:
-        """Wait for the reduced gradients and take the optimizer's step.
-
-        With a closure the gradients are reduced each time after the optimizer has called it.
-
-        Raises
-        ------
-        HorovodInternalError
-            If the reduction of a gradient failed; no step is taken.
-        """
-        return self._reduced_step(super().step, closure)
-
-    step.hooked = True  # type: ignore[attr-defined]  # tells PyTorch that the step below calls the step hooks
-
-    def _reduced_step(self, local_step: Callable[..., Any], closure: Closure | None) -> Any:
-        reduction = self._reduction
-        if self._skip_synchronize:
-            reduction.require_synchronized()
-        elif closure is None:
-            if reduction.synchronized:
-                warnings.warn(
-                    "optimizer.step() after optimizer.synchronize(): the gradients are not reduced again; "
-                    "call it inside `with optimizer.skip_synchronize():`",
-                    stacklevel=3,
-                )
-            self.synchronize()
-        result = local_step() if closure is None else local_step(self._reduced_closure(closure))
-        reduction.start_over()
-        return result
-
-    def _reduced_closure(self, closure: Closure) -> Closure:
-        if self._skip_synchronize:
-            return closure
-
-        def reduced() -> Any:
-            loss = closure()
-            self.synchronize()
-            return loss
-
-        return reduced
-
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        """Clear the gradients; reductions that go on are waited for and their results dropped."""
-        self._reduction.discard()
-        super().zero_grad(set_to_none)
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load options and state; reductions that go on are waited for and their results dropped."""
-        self._reduction.discard()
-        super().load_state_dict(state_dict)
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        """Copy and pickle as the plain optimizer: the hooks belong to this model and this process."""
-        return object.__new__, (type(self).__bases__[1],), self.__getstate__()
 
 
 def DistributedOptimizer(
@@ -131,9 +39,9 @@ def DistributedOptimizer(
     op: int = Average,
     gradient_predivide_factor: float = 1.0,
     num_groups: int = 0,
-    groups: None = None,
+    groups: int | Sequence[Sequence[torch.Tensor]] | None = None,
     sparse_as_dense: bool = False,
-    process_set: GlobalProcessSet = global_process_set,
+    process_set: ProcessSet = global_process_set,
 ) -> ReducingOptimizer:
     """Make an optimizer average its gradients over all ranks.
 
@@ -141,6 +49,17 @@ def DistributedOptimizer(
     the rest of the pass; ``step()`` waits for all. The result lies in ``p.grad``. A gradient that a rank
     does not have counts as zero. Parameters that need no gradient are left alone; once they do, or are
     added by ``add_param_group``, they take part. With one rank the optimizer behaves as before.
+
+    Gradients must not be changed between ``backward()`` and ``step()`` without ``synchronize()``. For
+    example, with a ``GradScaler`` and clipping::
+
+        scaler.scale(loss).backward()
+        optimizer.synchronize()
+        scaler.unscale_(optimizer)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        with optimizer.skip_synchronize():
+            scaler.step(optimizer)
+        scaler.update()
 
     Parameters
     ----------
@@ -151,21 +70,39 @@ def DistributedOptimizer(
         parameters that the optimizer does not have are ignored. Without names, parameters are numbered.
     compression : Compressor
         Converts gradients before they are sent and back, such as ``Compression.fp16``.
+    backward_passes_per_step : int
+        Call ``backward()`` so many times, then ``step()``: each gradient is reduced once, in the last pass.
+        As in PyTorch, gradients of the passes add up; divide the loss by the number to get their mean. A
+        step after fewer passes reduces what there is.
     op : optional
-        ``Average`` (default) or ``Sum``.
-    backward_passes_per_step, gradient_predivide_factor, num_groups, groups, sparse_as_dense, process_set
-        Part of Horovod's signature; values other than the default are not available yet.
+        ``Average`` (default), ``Sum`` or ``Adasum``. With ``Adasum`` every rank takes a step with its own
+        gradients, and what the steps changed is combined by adaptive summation inside ``step()``;
+        ``groups``, ``sparse_as_dense`` and ``backward_passes_per_step`` then change nothing, and
+        ``skip_synchronize()`` and ``GradScaler`` are refused.
+    gradient_predivide_factor : float
+        Divides gradients by this factor before their sum is formed and by the rest of the number of ranks
+        after it, which keeps half-precision sums in range. Needs ``op=Average``.
+    groups : int or list of lists of torch.Tensor, optional
+        Parameters whose gradients start their reduction together: when the last gradient of a group is
+        computed. A number makes so many groups of about equal length; parameters in no list go alone.
+    num_groups : int
+        Deprecated spelling of ``groups``.
+    sparse_as_dense : bool
+        Reduce sparse gradients, such as those of ``Embedding(sparse=True)``, as dense ones.
+    process_set : ProcessSet
+        The ranks that train this model together; on others the optimizer behaves as before.
 
     Returns
     -------
     ReducingOptimizer
-        The optimizer, with ``synchronize()`` and ``skip_synchronize()`` besides.
+        The optimizer, with ``synchronize()``, ``skip_synchronize()``, ``no_sync()`` and
+        ``set_backward_passes_per_step()`` besides.
 
     Raises
     ------
     ValueError
-        If an argument is not available, an element of ``named_parameters`` is not a pair, a name is given
-        twice, a parameter has no name, the optimizer is wrapped already, or it is L-BFGS, whose number of
+        If an argument is wrong, an element of ``named_parameters`` is not a pair, a name is given twice, a
+        parameter has no name, the optimizer is wrapped already, or it is L-BFGS, whose number of
         evaluations differs between ranks.
     NotInitializedError
         Before ``init()``.
@@ -182,28 +119,33 @@ def DistributedOptimizer(
     >>> optimizer.step()
     """
     check_optimizer(optimizer)
-    if choose_op(None, op) not in (Average, Sum):
-        raise ValueError("DistributedOptimizer: op must be Average or Sum")
-    if backward_passes_per_step <= 0:
-        raise ValueError("DistributedOptimizer: backward_passes_per_step must be at least 1")
-    not_available = {
-        "backward_passes_per_step": backward_passes_per_step != 1,
-        "gradient_predivide_factor": gradient_predivide_factor != 1.0,
-        "num_groups": num_groups != 0,
-        "groups": groups is not None,
-        "sparse_as_dense": sparse_as_dense,
-    }
-    for argument, given in not_available.items():
-        if given:
-            raise ValueError(
-                f"DistributedOptimizer: {argument} is not available yet, leave it at its default"
-            )
-    check_name_and_set(None, process_set)
-    active = _core.size() > 1
+    if choose_op(None, op) not in (Average, Sum, Adasum):
+        raise ValueError("DistributedOptimizer: op must be Average, Sum or Adasum")
+    if gradient_predivide_factor != 1.0 and op != Average:
+        raise ValueError("DistributedOptimizer: gradient_predivide_factor needs op=Average")
+    set_id(process_set)
+    rule = GradientRule(
+        op=op,
+        compression=compression,
+        prescale=1.0 / gradient_predivide_factor,
+        postscale=gradient_predivide_factor,
+        sparse_as_dense=sparse_as_dense,
+        process_set=process_set,
+    )
     names = parameter_names(optimizer.param_groups, named_parameters)
-    reduction = GradientReduction(f"optimizer{next(_ordinals)}", names, compression, op, active)
+    buckets = make_buckets(optimizer.param_groups, groups, num_groups)
+    passes = check_passes(backward_passes_per_step)
+    prefix = f"optimizer{next(_ordinals)}"
+    if op == Adasum and process_set.included() and len(process_set.ranks) > 1:
+        adasum = wrap(optimizer, AdasumOptimizer)
+        adasum._rule = UpdateRule(prefix, names, compression, process_set)
+        return adasum
+    reduction = GradientReduction(prefix, names, rule, buckets, passes)
     reduction.watch(optimizer.param_groups)
-    return wrap(optimizer, reduction)
+    wrapped = wrap(optimizer, ReducingOptimizer)
+    wrapped._reduction = reduction
+    weakref.finalize(optimizer, reduction.close).atexit = False
+    return wrapped
 
 
 def check_optimizer(optimizer: object) -> None:
@@ -221,15 +163,13 @@ def check_optimizer(optimizer: object) -> None:
         )
 
 
-def wrap(optimizer: torch.optim.Optimizer, reduction: GradientReduction) -> ReducingOptimizer:
+def wrap(optimizer: torch.optim.Optimizer, added: type[Wrapped]) -> Wrapped:
     """Give the optimizer a subclass of its own class; a step that a scheduler replaced reduces too."""
     plain = type(optimizer)
     names = {"__module__": plain.__module__, "__qualname__": plain.__qualname__, "__doc__": plain.__doc__}
-    optimizer.__class__ = type(plain.__name__, (ReducingOptimizer, plain), names)
-    assert isinstance(optimizer, ReducingOptimizer)
-    optimizer._reduction = reduction
+    optimizer.__class__ = type(plain.__name__, (added, plain), names)
+    assert isinstance(optimizer, added)
     optimizer._skip_synchronize = False
-    weakref.finalize(optimizer, reduction.close).atexit = False
     patched = vars(optimizer).get("step")
     if patched is not None:
         this = weakref.ref(optimizer)

@@ -3,88 +3,65 @@
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterator
 
 import torch
 from torch.utils.hooks import RemovableHandle
 
-from hora import _core
-from hora._handle import Handle, synchronize, synchronize_all
-from hora._ops import refuse
-from hora.compression import Compressor, NoneCompressor
 from hora.errors import HorovodInternalError
-from hora.torch.collectives import allreduce_async_
+from hora.torch.gradients import GradientRule, Pending
+from hora.torch.parameters import Bucket, ParameterGroups
 
-__all__ = ["GradientReduction", "parameter_names"]
-
-Groups = list[dict[str, Any]]
-
-
-def parameter_names(
-    groups: Groups, named_parameters: Iterable[tuple[str, torch.Tensor]] | None
-) -> dict[torch.Tensor, str]:
-    """Return the names to use, checked as Horovod does; empty when parameters are to be numbered."""
-    if named_parameters is None:
-        return {
-            parameter: name
-            for group in groups
-            for parameter, name in zip(group["params"], group.get("param_names", ()), strict=False)
-        }
-    pairs = list(named_parameters)
-    if not all(isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) for pair in pairs):
-        raise ValueError(
-            "named_parameters must be tuples of name and parameter, as model.named_parameters() gives them"
-        )
-    duplicates = [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]
-    if duplicates:
-        raise ValueError(f"named_parameters has names given more than once: {', '.join(duplicates)}")
-    names = {parameter: name for name, parameter in pairs}
-    unnamed = [tuple(p.shape) for group in groups for p in group["params"] if p not in names]
-    if unnamed:
-        raise ValueError(f"named_parameters lacks parameters of the optimizer, of shapes {unnamed}")
-    return names
-
-
-class Pending:
-    """A gradient under reduction; ``gradient`` is the tensor that gets the result."""
-
-    __slots__ = ("ctx", "gradient", "handle")
-
-    def __init__(self, gradient: torch.Tensor, handle: Handle[torch.Tensor], ctx: Any) -> None:
-        self.gradient = gradient
-        self.handle = handle
-        self.ctx = ctx
+__all__ = ["GradientReduction"]
 
 
 class GradientReduction:
-    """Starts each gradient's allreduce from a hook and waits for all of them.
+    """Starts each gradient's reduction from a hook and waits for all of them.
 
-    A *round* reduces every parameter that needs a gradient exactly once, on every rank: those whose hook
-    fired, and in :meth:`synchronize` the others, whose missing gradient counts as zero. So no rank ever
-    waits for a gradient that another rank does not have.
+    A *round* reduces every parameter that needs a gradient exactly once, on every rank: those whose hook has
+    fired in ``passes`` backward passes, and in :meth:`synchronize` the others, whose missing gradient counts
+    as zero. So no rank ever waits for a gradient that another rank does not have.
 
     Used by the thread that runs backward passes and by the one that steps, never at the same time.
+
+    Attributes
+    ----------
+    active : bool
+        This rank has others to reduce with.
+    passes : int
+        Backward passes of a round.
+    synchronized : bool
+        The round is complete.
     """
 
     def __init__(
-        self, prefix: str, names: dict[torch.Tensor, str], compression: Compressor, op: int, active: bool
+        self,
+        prefix: str,
+        names: dict[torch.Tensor, str],
+        rule: GradientRule,
+        buckets: list[Bucket],
+        passes: int,
     ) -> None:
+        self.active = rule.process_set.included() and len(rule.process_set.ranks) > 1
+        self.passes = passes
+        self.synchronized = False
         self._prefix = prefix
         self._names = names
-        self._compression = compression
-        self._op = op
-        self._active = active
-        self._labels: dict[int, str] = {}  # by id, which stays unique because _parameters holds them
+        self._rule = rule
+        self._buckets = buckets
+        self._bucket_of = {id(member): bucket for bucket in buckets for member in bucket.members}
+        self._paused = False
+        # Keys are ids of parameters, which stay unique because _parameters holds them.
+        self._labels: dict[int, str] = {}
         self._parameters: list[torch.Tensor] = []
         self._hooks: dict[int, RemovableHandle] = {}
+        self._passes_done: dict[int, int] = {}
+        self._sparse_dims: dict[int, int] = {}
         self._pending: dict[int, Pending] = {}
-        self.synchronized = False
 
-    def watch(self, groups: Groups) -> None:
+    def watch(self, groups: ParameterGroups) -> None:
         """Label the parameters not seen before and hook those that need a gradient now."""
-        if not self._active:
+        if not self.active:
             return
         for group in groups:
             for parameter in group["params"]:
@@ -96,21 +73,24 @@ class GradientReduction:
                 if parameter.requires_grad and key not in self._hooks:
                     self._hooks[key] = parameter.register_post_accumulate_grad_hook(self._on_gradient)
 
-    def synchronize(self, groups: Groups) -> None:
+    def synchronize(self, groups: ParameterGroups) -> None:
         """Complete the round; does nothing when the last one is complete and no gradient came since."""
-        if not self._active or (self.synchronized and not self._pending):
+        if not self.active or (self.synchronized and not self._pending):
             return
         self.watch(groups)
         for group in groups:
             for parameter in group["params"]:
                 if parameter.requires_grad and id(parameter) not in self._pending:
                     self._start(parameter)
-        pending = self._take_pending()
-        results = synchronize_all([each.handle for each in pending])
-        if self._compression is not NoneCompressor:
-            for each, result in zip(pending, results, strict=True):
-                with torch.no_grad():
-                    each.gradient.copy_(self._compression.decompress(result, each.ctx))
+        touched = [self._labels[key] for key, each in self._pending.items() if not each.untouched()]
+        self._finish_all()
+        if touched:
+            raise RuntimeError(
+                f"gradients were changed while they were being reduced: {', '.join(touched)}; call "
+                "optimizer.synchronize() before clipping or scaling gradients, and step inside "
+                "`with optimizer.skip_synchronize():`"
+            )
+        self.start_over()
         self.synchronized = True
 
     def require_synchronized(self) -> None:
@@ -121,56 +101,90 @@ class GradientReduction:
                 "call optimizer.synchronize() before"
             )
 
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Let backward passes add to the gradients without being counted."""
+        before, self._paused = self._paused, True
+        try:
+            yield
+        finally:
+            self._paused = before
+
     def start_over(self) -> None:
-        """Begin a new round after a step."""
+        """Begin a new round."""
         self.synchronized = False
+        self._passes_done.clear()
+        for bucket in self._buckets:
+            bucket.refill()
 
     def discard(self) -> None:
         """Wait for what goes on, drop its results and begin a new round."""
-        self.synchronized = False
         with contextlib.suppress(HorovodInternalError):
-            synchronize_all([each.handle for each in self._take_pending()])
+            self._finish_all()
+        self.start_over()
 
     def close(self) -> None:
         """Leave the model alone from now on."""
         for hook in self._hooks.values():
             hook.remove()
 
-    def _take_pending(self) -> list[Pending]:
-        pending = list(self._pending.values())
-        self._pending.clear()
-        return pending
-
     def _on_gradient(self, parameter: torch.Tensor) -> None:
-        pending = self._pending.get(id(parameter))
+        self.synchronized = False
+        key = id(parameter)
+        pending = self._pending.get(key)
         if pending is not None:
-            if pending.gradient is parameter.grad:
-                raise AssertionError(
-                    f"the gradient of {self._labels[id(parameter)]!r} was computed again before "
-                    "optimizer.step(); accumulating over several backward passes "
-                    "(backward_passes_per_step) is not available yet"
-                )
-            with contextlib.suppress(HorovodInternalError):  # the model dropped that gradient: so do we
-                synchronize(pending.handle)
-        self._start(parameter)
+            self._drop(key, pending, parameter)
+        if self._paused:
+            return
+        self._passes_done[key] = self._passes_done.get(key, 0) + 1
+        if self._passes_done[key] < self.passes:
+            return
+        bucket = self._bucket_of.get(key)
+        if bucket is None:
+            self._start(parameter)
+        elif bucket.complete_with(parameter):
+            for member in bucket.members:
+                ready = self._passes_done.get(id(member), 0) >= self.passes
+                if ready and id(member) not in self._pending:
+                    self._start(member)
+
+    def _drop(self, key: int, pending: Pending, parameter: torch.Tensor) -> None:
+        """Forget a reduction whose gradient the model has dropped; refuse one that is still wanted."""
+        if pending.gradient is parameter.grad:
+            raise AssertionError(
+                f"the gradient of {self._labels[key]!r} was computed again before optimizer.step(), after "
+                f"{self.passes} backward passes; to add up more, set backward_passes_per_step or use "
+                "optimizer.no_sync()"
+            )
+        del self._pending[key]
+        self._passes_done[key] = 0
+        with contextlib.suppress(HorovodInternalError):
+            pending.finish()
 
     def _start(self, parameter: torch.Tensor) -> None:
         key = id(parameter)
-        gradient = parameter.grad
-        if gradient is None:
-            gradient = parameter.grad = torch.zeros_like(parameter)
-        if self._compression is NoneCompressor:
-            handle = allreduce_async_(gradient, None, self._labels[key], self._op)
-            self._pending[key] = Pending(gradient, handle, None)
-        else:
-            compressed, ctx = self._compress(gradient, self._labels[key])
-            handle = allreduce_async_(compressed, None, self._labels[key], self._op)
-            self._pending[key] = Pending(gradient, handle, ctx)
+        if parameter.grad is None:
+            parameter.grad = self._zero_gradient(parameter)
+        announced = key in self._sparse_dims
+        if parameter.grad.is_sparse:
+            self._sparse_dims[key] = parameter.grad.sparse_dim()
+        self._pending[key] = self._rule.start(parameter, self._labels[key], announced=announced)
 
-    def _compress(self, gradient: torch.Tensor, label: str) -> tuple[torch.Tensor, Any]:
-        try:
-            compressed, ctx = self._compression.compress(gradient)
-        except Exception as error:
-            refuse(_core.OPS["allreduce"], label, error)
-            raise
-        return compressed, ctx
+    def _zero_gradient(self, parameter: torch.Tensor) -> torch.Tensor:
+        """Return a gradient of zeros; without entries if the parameter's gradients were sparse before."""
+        sparse_dim = self._sparse_dims.get(id(parameter))
+        zero = torch.zeros_like(parameter, requires_grad=False)
+        return zero if sparse_dim is None else zero.to_sparse(sparse_dim)
+
+    def _finish_all(self) -> None:
+        """Wait for all, then raise the first failure if there is one, so that no name stays in use."""
+        pending = list(self._pending.values())
+        self._pending.clear()
+        failure: HorovodInternalError | None = None
+        for each in pending:
+            try:
+                each.finish()
+            except HorovodInternalError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure

@@ -1,0 +1,1 @@
+"""``horovod.common``: exceptions and small functions."""

@@ -1,0 +1,4 @@
+"""``horovod.torch``: everything that ``hora.torch`` exports."""
+
+from hora.torch import *  # noqa: F403
+from hora.torch import __all__ as __all__
