@@ -18,6 +18,26 @@ BUILD_LIMIT_S = 270  # of the limit above, so that one build that takes too long
 ROOT = Path(__file__).parents[2]
 BUILD_TOOLS = ("setuptools", "_distutils_hack", "wheel", "pybind11", "packaging", "numpy", "cloudpickle")
 NOT_SOURCES = (".git", "build", "dist", ".venv", "*.so", "__pycache__", "*.egg-info", ".*_cache")
+TRAIN = """
+import shutil, torch
+import hora.torch as hvd
+
+assert shutil.which("c++") is None and shutil.which("gcc") is None
+hvd.init()
+torch.manual_seed(hvd.rank())
+model = torch.nn.Linear(4, 1)
+optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters())
+hvd.broadcast_parameters(model.named_parameters(), root_rank=0)
+for step in range(50):
+    x = torch.randn(32, 4)
+    optimizer.zero_grad()
+    loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
+    loss.backward()
+    optimizer.step()
+weights = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+assert all((other == weights).all() for other in hvd.allgather(weights[None]))
+print("trained", hvd.size(), hvd.__file__, hvd.mpi_built(), float(loss) < 0.1)
+"""
 
 
 def site_packages(name: str) -> Path | None:
@@ -36,19 +56,12 @@ def lend(venv: Path, packages: Sequence[str]) -> None:
                     (target / found.name).symlink_to(found)
 
 
-def pip_install(venv: Path, source: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the plain command, kept from the network: what it needs is there already."""
-    command = [
-        venv / "bin" / "python",
-        "-m",
-        "pip",
-        "install",
-        "--no-build-isolation",
-        "--no-index",
-        "--no-deps",
-        "-v",
-        ".",
-    ]
+def pip(
+    venv: Path, source: Path, step: str, *arguments: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a plain command in the source folder, kept from the network: what it needs is there already."""
+    offline = ["--no-build-isolation", "--no-index", "--no-deps"]
+    command = [venv / "bin" / "python", "-m", "pip", step, *offline, *arguments]
     kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "HORA_BUILD_DIR")}
     return subprocess.run(
         command,
@@ -86,12 +99,32 @@ def venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def installed(venv: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment without PyTorch into which Hora was installed."""
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the tree, beside a quick compiler."""
     folder = tmp_path_factory.mktemp("sources")
-    result = pip_install(venv, copy_sources(folder / "hora"), CXX=str(quick_compiler(folder / "c++")))
+    quick_compiler(folder / "c++")
+    return copy_sources(folder / "hora")
+
+
+@pytest.fixture(scope="module")
+def installed(venv: Path, sources: Path) -> Path:
+    """A virtual environment without PyTorch into which Hora was installed."""
+    result = pip(venv, sources, "install", "-v", ".", CXX=str(sources.parent / "c++"))
     assert result.returncode == 0, f"{result.stdout[-5000:]}\n{result.stderr[-3000:]}"
     return venv
+
+
+@pytest.fixture(scope="module")
+def site(installed: Path, sources: Path) -> Path:
+    """A folder with the contents of a wheel; what the install has compiled is not compiled again."""
+    folder = sources.parent
+    for step in (
+        ["wheel", "-w", str(folder), "."],
+        ["install", "--target", str(folder / "site"), "-f", str(folder), "hora"],
+    ):
+        result = pip(installed, sources, *step, CXX=str(folder / "c++"))
+        assert result.returncode == 0, f"{result.stdout[-5000:]}\n{result.stderr[-3000:]}"
+    return folder / "site"
 
 
 def python(venv: Path, script: str) -> subprocess.CompletedProcess[str]:
@@ -160,13 +193,13 @@ def test_compiler_error_fails_the_install(venv: Path, tmp_path: Path) -> None:
     source = copy_sources(tmp_path / "hora")
     for file in (source / "csrc").rglob("*.cc"):
         file.write_text("#error broken on purpose\n")
-    result = pip_install(venv, source)
+    result = pip(venv, source, "install", "-v", ".")
     assert result.returncode != 0
     assert "broken on purpose" in result.stdout + result.stderr
 
 
 def test_compiler_that_does_not_work_fails_the_install(venv: Path, tmp_path: Path) -> None:
-    result = pip_install(venv, copy_sources(tmp_path / "hora"), CXX="/bin/false")
+    result = pip(venv, copy_sources(tmp_path / "hora"), "install", "-v", ".", CXX="/bin/false")
     assert result.returncode != 0
     assert "/bin/false" in result.stdout + result.stderr
 
@@ -181,7 +214,7 @@ def test_missing_command_fails_the_install_and_is_named(
         for tool in Path(folder).iterdir() if Path(folder).is_dir() else []:
             if not tool.name.startswith(command) and not (tools / tool.name).exists():
                 (tools / tool.name).symlink_to(tool)
-    result = pip_install(venv, copy_sources(tmp_path / "hora"), PATH=str(tools))
+    result = pip(venv, copy_sources(tmp_path / "hora"), "install", "-v", ".", PATH=str(tools))
     assert result.returncode != 0
     text = result.stdout + result.stderr
     assert f"commands not found: {command}" in text
@@ -195,7 +228,40 @@ def test_missing_library_fails_the_install_and_is_named(venv: Path, tmp_path: Pa
     lists.write_text(
         lists.read_text().replace("include(HoraToolchain)", f"set({switches} ON)\ninclude(HoraToolchain)")
     )
-    result = pip_install(venv, source)
+    result = pip(venv, source, "install", "-v", ".")
     assert result.returncode != 0
     text = result.stdout + result.stderr
     assert "apt-get install" in text and "libspdlog-dev" in text
+
+
+@pytest.fixture
+def environment(site: Path, tmp_path: Path) -> dict[str, str]:
+    """Variables of an environment that has the wheel, mpirun and no compiler."""
+    for program in ("mpirun", "sh"):
+        found = shutil.which(program)
+        assert found is not None
+        (tmp_path / program).symlink_to(found)
+    return {"PYTHONPATH": str(site), "PATH": str(tmp_path)}
+
+
+@pytest.mark.parametrize("ranks", [0, 2])
+def test_trains_with_mpi(ranks: int, site: Path, environment: dict[str, str]) -> None:
+    ending = run_script(TRAIN, ranks, environment=environment)
+    assert ending.code == 0, ending.output
+    assert ending.output.count(f"trained {ranks or 1} {site}/hora/torch/__init__.py True True") == (
+        ranks or 1
+    )
+
+
+def test_trains_without_mpi(site: Path, environment: dict[str, str]) -> None:
+    library = next(Path("/usr/lib").glob("*/libmpi.so.40"), None)
+    hide = f"mount --bind /dev/null {library}"
+    if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "sh", "-c", hide], check=False).returncode != 0:
+        pytest.skip("hiding the MPI library needs root and the right to mount")
+    run = ["unshare", "-m", "sh", "-c", f'{hide} && PATH="$RUN_PATH" exec "$@"', "sh", sys.executable]
+    variables = {**os.environ, **environment, "PATH": os.environ["PATH"], "RUN_PATH": environment["PATH"]}
+    ended = subprocess.run([*run, "-c", TRAIN], env=variables, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr
+    assert f"trained 1 {site}/hora/torch/__init__.py False True" in ended.stdout
+    ended = subprocess.run([*run, "-m", "hora"], env=variables, capture_output=True, text=True, timeout=60)
+    assert "libmpi" in ended.stdout

@@ -59,7 +59,7 @@ def check_python(file: Path, package: Path) -> Iterator[str]:
     for module in sorted(set(modules)):
         parts = module.split(".")
         framework = parts[1] if parts[0] == "hora" and len(parts) > 1 else parts[0]
-        if framework in FRAMEWORKS and framework != place.parts[0]:
+        if framework in FRAMEWORKS and framework not in place.parts[:-1]:
             yield f"hora/{place}: imports {module}"
 
 

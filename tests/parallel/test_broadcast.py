@@ -86,6 +86,16 @@ def test_parameters_of_a_model(form: str, peers: Peers) -> None:
         assert torch.equal(mine, expected)
 
 
+def test_parameters_of_a_large_model_take_few_batches(peers: Peers) -> None:
+    params = [(f"layer{number}", torch.full((50 + number,), float(peers.rank))) for number in range(200)]
+    for _ in range(2):
+        hvd.barrier()
+        before = hvd.metrics()["batches"]
+        hvd.broadcast_parameters(params, root_rank=1)
+        assert hvd.metrics()["batches"] - before <= 8
+        assert all((tensor == 1).all() for _, tensor in params)
+
+
 def test_parameters_whose_dictionaries_differ_in_order(peers: Peers) -> None:
     named = [(f"p{number}", torch.full((number + 1,), float(peers.rank))) for number in range(8)]
     hvd.broadcast_parameters(dict(named if peers.rank % 2 == 0 else reversed(named)), root_rank=1)

@@ -133,17 +133,6 @@ def test_backward_twice_before_step(peers: Peers) -> None:
         model(data(1, peers.rank)).square().mean().backward()
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"backward_passes_per_step": 2}, {"num_groups": 2}, {"groups": 2}, {"process_set": "evens"}, {"op": 2}],
-    ids=str,
-)
-def test_what_comes_later_is_refused(options: dict[str, Any], peers: Peers) -> None:
-    model = linear(1)
-    with pytest.raises((ValueError, NotImplementedError), match="|".join(options)):
-        hvd.DistributedOptimizer(sgd(model), named_parameters=model.named_parameters(), **options)
-
-
 def test_gradient_accessed_after_step_is_the_average(peers: Peers) -> None:
     model = linear(1)
     optimizer = hvd.DistributedOptimizer(sgd(model), named_parameters=model.named_parameters())

@@ -27,6 +27,10 @@ OPTIMIZERS: dict[str, Make] = {
     "Adadelta": lambda parameters: torch.optim.Adadelta(parameters),
     "NAdam": lambda parameters: torch.optim.NAdam(parameters),
     "Rprop": lambda parameters: torch.optim.Rprop(parameters),
+    "Adamax": lambda parameters: torch.optim.Adamax(parameters),
+    "ASGD": lambda parameters: torch.optim.ASGD(parameters),
+    "RAdam": lambda parameters: torch.optim.RAdam(parameters),
+    "Adafactor": lambda parameters: torch.optim.Adafactor(parameters),
 }
 
 

@@ -223,9 +223,10 @@ def test_unknown_op_is_refused(module: ModuleType, op: Any) -> None:
 
 
 @both
-def test_adasum_is_not_available(module: ModuleType) -> None:
-    with pytest.raises(ValueError, match="Adasum is not available yet"):
-        module.allreduce(make(module, [1.0]), op=module.Adasum)
+def test_adasum_is_for_floating_point_numbers(module: ModuleType) -> None:
+    assert module.allreduce(make(module, [1.5, -2.0]), op=module.Adasum).tolist() == [1.5, -2.0]
+    with pytest.raises(ValueError, match="Adasum is defined for floating-point numbers, not for int64"):
+        module.allreduce(make(module, [1], "int64"), op=module.Adasum)
 
 
 @both

@@ -14,6 +14,8 @@ import hora.torch
 
 MODULES = (
     "hora",
+    "hora._features",
+    "hora._grouped",
     "hora._handle",
     "hora._objects",
     "hora._ops",
@@ -21,9 +23,11 @@ MODULES = (
     "hora.compression",
     "hora.errors",
     "hora.numpy",
+    "hora.process_sets",
     "hora.torch",
     "hora.torch.functions",
     "hora.torch.optimizer",
+    "hora.torch.sparse",
 )
 
 

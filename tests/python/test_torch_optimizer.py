@@ -174,19 +174,15 @@ def test_names_are_checked() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"backward_passes_per_step": 2},
         {"backward_passes_per_step": 0},
-        {"gradient_predivide_factor": 2.0},
-        {"num_groups": 1},
-        {"groups": [[]]},
-        {"sparse_as_dense": True},
+        {"gradient_predivide_factor": 2.0, "op": hvd.Sum},
+        {"groups": [5]},
         {"process_set": 1},
-        {"op": hvd.Adasum},
         {"op": hvd.Max},
     ],
     ids=str,
 )
-def test_what_comes_later_is_refused(options: dict[str, Any]) -> None:
+def test_wrong_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="|".join(options)):
         hvd.DistributedOptimizer(sgd(make_model()), **options)
 

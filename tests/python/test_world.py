@@ -37,6 +37,18 @@ NEEDS_INIT: dict[str, Callable[[], Any]] = {
     "broadcast_": lambda: hora.broadcast_(ARRAY, 0),
     "broadcast_async": lambda: hora.broadcast_async(ARRAY, 0),
     "broadcast_async_": lambda: hora.broadcast_async_(ARRAY, 0),
+    "alltoall": lambda: hora.alltoall(ARRAY),
+    "alltoall_async": lambda: hora.alltoall_async(ARRAY, [2]),
+    "reducescatter": lambda: hora.reducescatter(ARRAY),
+    "grouped_allreduce": lambda: hora.grouped_allreduce([ARRAY], name="x"),
+    "grouped_allgather": lambda: hora.grouped_allgather([ARRAY]),
+    "grouped_reducescatter": lambda: hora.grouped_reducescatter([ARRAY]),
+    "sparse_allreduce_async": lambda: hvd.sparse_allreduce_async(torch.eye(2).to_sparse()),
+    "join": hora.join,
+    "add_process_set": lambda: hora.add_process_set([0]),
+    "collective of a set": lambda: hora.allreduce(ARRAY, process_set=hora.ProcessSet([0])),
+    "metrics": hora.metrics,
+    "mpi_enabled": hora.mpi_enabled,
     "broadcast_object": lambda: hora.broadcast_object(1),
     "allgather_object": lambda: hora.allgather_object(1),
     "torch allreduce": lambda: hvd.allreduce(TENSOR),
@@ -79,10 +91,31 @@ def test_init_and_shutdown_can_be_repeated() -> None:
         assert hora.allreduce(np.ones(1)).tolist() == [1.0]
 
 
-@pytest.mark.parametrize("argument", ["comm", "process_sets"])
-def test_init_refuses_what_comes_later(argument: str) -> None:
-    with pytest.raises(ValueError, match=f"{argument} is not available yet"):
-        hora.init(**{argument: [0]})  # type: ignore[arg-type]
+def test_init_refuses_what_comes_later() -> None:
+    with pytest.raises(ValueError, match="comm is not available yet"):
+        hora.init(comm=[0])  # type: ignore[arg-type]
+
+
+def test_what_comes_later_exists_and_says_so() -> None:
+    for module in (hora, hvd):
+        for call in (
+            lambda module=module: module.start_timeline("file"),
+            module.stop_timeline,
+            lambda module=module: module.elastic.run,
+            lambda module=module: module.elastic.TorchState(model=None),
+        ):
+            with pytest.raises(NotImplementedError, match="not available yet"):
+                call()
+
+
+def test_what_is_built() -> None:
+    assert (hora.nccl_built(), type(hora.nccl_built())) == (0, int)
+    for answer in ("gloo_built", "gloo_enabled", "cuda_built", "rocm_built", "ddl_built", "ccl_built"):
+        assert getattr(hvd, answer)() is False
+    assert not hvd.mpi_enabled()
+    with pytest.raises(ValueError, match="MPI"):
+        hvd.mpi_threads_supported()
+    assert set(hora.metrics()) >= {"tensors", "batches", "bytes", "messages"}
 
 
 def run(script: str) -> subprocess.CompletedProcess[str]:
