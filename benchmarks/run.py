@@ -1,7 +1,7 @@
 """Measures everything that has a target, in under three minutes; ``make bench`` runs it.
 
-The idle ranks, the sweep against MPI and Gloo, and the reduction kernels; the figures go to
-build/bench/*.json.
+The idle ranks, submissions from Python, the sweep against MPI and Gloo, and the reduction kernels; the
+figures go to build/bench/*.json.
 """
 
 from __future__ import annotations
@@ -25,6 +25,11 @@ KERNELS = ROOT / "build" / "dev" / "benchmarks" / "cpp" / "hora_benchmarks"
 KIB, MIB = 1 << 10, 1 << 20
 SPEED_TARGETS = ((KIB, 3.0), (16 * MIB, 3.0))  # bytes of an allreduce, how many times faster than Gloo
 IDLE_TARGET_PERCENT = 3.0
+SUBMIT_TARGETS_US = {  # per tensor
+    "single": ("submitting a tensor", 3.0),
+    "group": ("  of a group of 200, DLPack's C table", 0.5),
+    "group_attributes": ("  of a group of 200, attributes", 1.0),
+}
 
 # "keepmalloc", for every contender: memory once obtained is never given back, so that page faults, which are
 # very expensive on some virtual machines, are not taken for the cost of an algorithm.
@@ -83,6 +88,10 @@ def target_table() -> Table:
     worst = read("idle.json")["worst"]
     met = verdict(worst <= IDLE_TARGET_PERCENT)
     table.add_row("idle rank", f"{worst:.2f} % of a core", f"at most {IDLE_TARGET_PERCENT:.0f} %", met)
+    submit = read("submit.json")["us_per_tensor"]
+    for key, (title, limit) in SUBMIT_TARGETS_US.items():
+        value = submit[key]
+        table.add_row(title, f"{value:.2f} us", f"at most {limit:.1f} us", verdict(value <= limit))
     return table
 
 
@@ -103,6 +112,8 @@ def main() -> None:
     start = time.monotonic()
     idle = [str(PYTHON_BENCHMARKS / "idle.py"), "--json", str(OUTPUT / "idle.json")]
     run("idle ranks", [*mpirun(2), *idle], limit_s=30)
+    submit = [str(PYTHON_BENCHMARKS / "submit.py"), "--json", str(OUTPUT / "submit.json")]
+    run("submissions from Python", [*mpirun(2), *submit], limit_s=40)
     sweep = [str(PYTHON_BENCHMARKS / "sweep.py"), "--json", str(OUTPUT / "sweep.json")]
     run("sweep", [*mpirun(2), *sweep, "--budget", str(options.budget)], limit_s=options.budget + 40)
     kernels = [f"--benchmark_out={OUTPUT / 'kernels.json'}", "--benchmark_min_time=0.1"]
