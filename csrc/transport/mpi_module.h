@@ -16,6 +16,8 @@ struct MpiModule {
   std::unique_ptr<Transport> (*open)(const std::vector<int>& host_split, void (*before_finalize)());
   /// Whether this process has initialised MPI and not yet finalised it.
   bool (*is_active)();
+  /// Whether MPI may be called from several threads at once; only while it is active.
+  bool (*allows_threads)();
   std::string (*version)();
   /// MPI will not be finalised when this process exits.
   void (*abandon)();

@@ -102,6 +102,11 @@ MpiProbe probe_mpi() {
   return mpi.module == nullptr ? MpiProbe{false, mpi.reason} : MpiProbe{true, mpi.module->version()};
 }
 
+bool mpi_allows_threads() {
+  if (!mpi_is_loaded() || mpi_module().module == nullptr) return false;
+  return mpi_module().module->is_active() && mpi_module().module->allows_threads();
+}
+
 void abandon_mpi() {
   if (mpi_is_loaded() && mpi_module().module != nullptr) mpi_module().module->abandon();
 }

@@ -24,6 +24,9 @@ struct MpiProbe {
 };
 [[nodiscard]] MpiProbe probe_mpi();
 
+/// Whether MPI runs in this process and may be called from several threads at once.
+[[nodiscard]] bool mpi_allows_threads();
+
 /// At process exit nothing of MPI may run any more, because the job is broken.
 void abandon_mpi();
 

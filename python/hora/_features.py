@@ -52,7 +52,7 @@ def mpi_enabled() -> bool:
 
 
 def mpi_threads_supported() -> bool:
-    """Return whether MPI may be called from several threads; hora asks MPI for that and needs it.
+    """Return whether MPI grants ``MPI_THREAD_MULTIPLE``, so that scripts may call it beside hora.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def mpi_threads_supported() -> bool:
     """
     if not mpi_enabled():
         raise ValueError("mpi_threads_supported: this job does not run over MPI")
-    return True
+    return _core.mpi_allows_threads()
 
 
 def nccl_built() -> int:

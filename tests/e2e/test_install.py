@@ -241,7 +241,8 @@ def environment(site: Path, tmp_path: Path) -> dict[str, str]:
         found = shutil.which(program)
         assert found is not None
         (tmp_path / program).symlink_to(found)
-    return {"PYTHONPATH": str(site), "PATH": str(tmp_path)}
+    agents = dict.fromkeys(("OMPI_MCA_plm_rsh_agent", "PRTE_MCA_plm_ssh_agent"), "sh")  # instead of ssh
+    return {"PYTHONPATH": str(site), "PATH": str(tmp_path), **agents}
 
 
 @pytest.mark.parametrize("ranks", [0, 2])

@@ -59,11 +59,17 @@ void start_mpi() {
   }
 }
 
-/// The user started MPI and may call it at any time from other threads than ours.
-void check_foreign_mpi() {
+bool allows_threads() {
   int level = MPI_THREAD_SINGLE;
   MPI_Query_thread(&level);
-  if (level == MPI_THREAD_MULTIPLE) return;
+  return level == MPI_THREAD_MULTIPLE;
+}
+
+/// The user started MPI and may call it at any time from other threads than ours.
+void check_foreign_mpi() {
+  if (allows_threads()) return;
+  int level = MPI_THREAD_SINGLE;
+  MPI_Query_thread(&level);
   raise(ErrorKind::kStartup,
         "MPI was initialised before hora with {}, but hora needs MPI_THREAD_MULTIPLE: call hora.init() "
         "first, or ask for "
@@ -124,4 +130,5 @@ void abandon() {
 }  // namespace hora
 
 extern "C" const hora::MpiModule hora_mpi_module;
-const hora::MpiModule hora_mpi_module{hora::open, hora::is_active, hora::version, hora::abandon};
+const hora::MpiModule hora_mpi_module{hora::open, hora::is_active, hora::allows_threads, hora::version,
+                                      hora::abandon};
