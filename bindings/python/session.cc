@@ -131,7 +131,12 @@ auto of_topology() {
 
 void bind_session(py::module_& module) {
   const auto unlocked = py::call_guard<py::gil_scoped_release>();
-  module.def("init", &init_default_session, unlocked);
+  module.def(
+      "init",
+      [](std::vector<int> ranks, std::optional<int> communicator) {
+        init_default_session({std::move(ranks), communicator});
+      },
+      unlocked, py::arg("ranks") = std::vector<int>(), py::arg("communicator") = py::none());
   module.def("shutdown", &shutdown_default_session, unlocked);
   module.def("is_initialized", &has_default_session);
   module.def("rank", of_topology<&Topology::rank>());

@@ -43,9 +43,9 @@ void tell_horovod_variables() {
   }
 }
 
-std::shared_ptr<Session> start_session() {
+std::shared_ptr<Session> start_session(const JobScope& scope) {
   const Settings settings = read_settings(process_environment);
-  auto transport = open_transport(settings, process_environment, shutdown_default_session);
+  auto transport = open_transport(settings, process_environment, scope, shutdown_default_session);
   configure_log(settings.log_level, transport->topology().rank());
   if (transport->topology().rank() == 0) tell_horovod_variables();
   return std::make_shared<Session>(std::move(transport), settings);
@@ -53,11 +53,11 @@ std::shared_ptr<Session> start_session() {
 
 }  // namespace
 
-void init_default_session() {
+void init_default_session(const JobScope& scope) {
   const std::lock_guard lock(slot().mutex);
   if (slot().is_foreign()) raise(ErrorKind::kStartup, "{}", kForked);
   if (slot().session) return;
-  slot().session = start_session();
+  slot().session = start_session(scope);
   slot().process = getpid();
   // Handlers run in reverse order: after MPI's, which start_session may have registered, so before it at
   // exit.

@@ -68,26 +68,34 @@ const Loaded& mpi_module() {
   return loaded;
 }
 
+std::unique_ptr<Transport> make_lone_transport(const JobScope& scope) {
+  if (scope.communicator || (!scope.ranks.empty() && scope.ranks != std::vector<int>{0})) {
+    raise(ErrorKind::kInvalidArgument,
+          "comm chooses processes of an MPI job, but this process was not started by an MPI launcher");
+  }
+  return make_local_transport();
+}
+
 }  // namespace
 
 std::unique_ptr<Transport> open_transport(const Settings& settings, const Environment& environment,
-                                          void (*before_finalize)()) {
+                                          const JobScope& scope, void (*before_finalize)()) {
   const std::optional<Launch> launch = detect_launch(environment);
-  if (!launch && !mpi_is_loaded()) return make_local_transport();
+  if (!launch && !mpi_is_loaded()) return make_lone_transport(scope);
 
   const Loaded& mpi = mpi_module();
   if (mpi.module == nullptr) {
-    if (!launch || launch->size.value_or(1) <= 1) return make_local_transport();
+    if (!launch || launch->size.value_or(1) <= 1) return make_lone_transport(scope);
     raise(ErrorKind::kStartup,
           "the launcher started {} processes ({}), but this one sees 1, because MPI cannot be used: {}. "
           "Install it (Debian: apt-get install openmpi-bin libopenmpi-dev) and reinstall hora",
           *launch->size, launch->variable, mpi.reason);
   }
-  if (!launch && !mpi.module->is_active()) return make_local_transport();
+  if (!launch && !mpi.module->is_active()) return make_lone_transport(scope);
 
-  auto transport = mpi.module->open(settings.host_split, before_finalize);
+  auto transport = mpi.module->open(scope, settings.host_split, before_finalize);
   const int size = transport->topology().size();
-  if (launch && launch->size && *launch->size != size && launch->size.value() > 1) {
+  if (scope.is_world() && launch && launch->size && *launch->size != size && launch->size.value() > 1) {
     raise(ErrorKind::kStartup,
           "the launcher started {} processes ({}), but MPI sees {}: hora was built against another MPI than "
           "the one "

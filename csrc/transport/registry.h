@@ -5,16 +5,17 @@
 #include <vector>
 
 #include "base/config.h"
+#include "transport/mpi_module.h"
 #include "transport/transport.h"
 
 namespace hora {
 
 /// Connects this process to the other ranks of its job: over MPI when it was started by an MPI launcher or
 /// when MPI already runs in this process, else as a job of one rank. Throws Error(kStartup) when the launcher
-/// started more processes than MPI sees. `before_finalize` is called when MPI is about to be finalised, by
-/// whomever.
+/// started more processes than MPI sees. `scope` may choose some of them. `before_finalize` is called when
+/// MPI is about to be finalised, by whomever.
 [[nodiscard]] std::unique_ptr<Transport> open_transport(const Settings& settings,
-                                                        const Environment& environment,
+                                                        const Environment& environment, const JobScope& scope,
                                                         void (*before_finalize)());
 
 /// Whether MPI can be used here: its version, or why not. Does not initialise it.

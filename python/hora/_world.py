@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
+from typing import Any
 
 from hora import _core
 from hora._exit import process_exit
+from hora._objects import allgather_object
 from hora.process_sets import ProcessSet, add_process_set, forget_process_sets, global_process_set
 
 __all__ = [
@@ -22,24 +25,28 @@ __all__ = [
 ]
 
 
-def init(comm: None = None, process_sets: str | Iterable[ProcessSet | Iterable[int]] | None = None) -> None:
+def init(comm: Any = None, process_sets: str | Iterable[ProcessSet | Iterable[int]] | None = None) -> None:
     """Start hora in this process, together with all other ranks of the job.
 
     Calling it again while hora runs does nothing but add process sets; after :func:`shutdown` it starts anew.
 
     Parameters
     ----------
-    comm : None
-        Part of Horovod's signature, not available yet.
+    comm : list of int or mpi4py communicator, optional
+        The processes of the job, if not all that were launched: their ranks among these, or a communicator of
+        them. Only they call ``init``; they are numbered as in the list or the communicator.
     process_sets : iterable of ProcessSet or of lists of ranks, optional
-        Sets to add, the same on all ranks. ``"dynamic"`` is accepted and changes nothing: sets can be added
-        at any time.
+        Sets to add, the same on all ranks. Those made from communicators may differ between ranks, such as
+        the parts of a ``Split``; they need a communicator as ``comm``. ``"dynamic"`` is accepted and changes
+        nothing: sets can be added at any time.
 
     Raises
     ------
     ValueError
-        If an argument is given that is not available yet, a process set is given twice or has ranks that do
-        not exist, or an ``HORA_*`` setting is wrong.
+        If ``comm`` does not have this process, a process set is given twice or has ranks that do not exist,
+        or an ``HORA_*`` setting is wrong.
+    NotImplementedError
+        For a process set made from a communicator when ``comm`` is none.
     RuntimeError
         If the ranks cannot be connected; the message says why and what cures it.
 
@@ -50,23 +57,49 @@ def init(comm: None = None, process_sets: str | Iterable[ProcessSet | Iterable[i
     >>> hora.is_initialized()
     True
     """
-    if comm is not None:
-        raise ValueError("init: comm is not available yet, leave it out: all ranks take part")
     sets = sets_to_add(process_sets)
+    if any(each.mpi_comm is not None for each in sets) and not hasattr(comm, "py2f"):
+        raise NotImplementedError("init: a ProcessSet made from a communicator needs a communicator as comm")
     is_start = not _core.is_initialized()
     if is_start:
         forget_process_sets()
     process_exit.arm()
-    _core.init()
+    _core.init(*scope_of(comm))
     process_exit.started()
     try:
         for process_set in sets:
-            if process_set.process_set_id is None:
+            if process_set.process_set_id is not None:
+                continue
+            if process_set.mpi_comm is None:
                 add_process_set(process_set)
+            else:
+                process_set.find_ranks(comm)
+                add_parts(process_set)
     except BaseException:
         if is_start:
             shutdown()
         raise
+
+
+def scope_of(comm: Any) -> tuple[list[int], int | None]:
+    """Return ``comm`` as the core takes it: ranks, or the handle of a communicator."""
+    if comm is None:
+        return [], None
+    if hasattr(comm, "py2f"):
+        return [], comm.py2f()
+    try:
+        ranks = [operator.index(rank) for rank in comm]
+    except TypeError as error:
+        raise ValueError(f"init: comm must be a list of ranks or a communicator, not {comm!r}") from error
+    if not ranks:
+        raise ValueError("init: comm is an empty list")
+    return ranks, None
+
+
+def add_parts(process_set: ProcessSet) -> None:
+    """Add the sets that ranks have made from their communicators; each rank's object gets its own one."""
+    for ranks in dict.fromkeys(map(tuple, allgather_object(process_set.ranks))):
+        add_process_set(process_set if list(ranks) == process_set.ranks else ProcessSet(ranks))
 
 
 def sets_to_add(process_sets: str | Iterable[ProcessSet | Iterable[int]] | None) -> list[ProcessSet]:
@@ -76,7 +109,7 @@ def sets_to_add(process_sets: str | Iterable[ProcessSet | Iterable[int]] | None)
     if isinstance(process_sets, str):
         raise ValueError(f"init: process_sets must be a list of sets or 'dynamic', not {process_sets!r}")
     sets = [each if isinstance(each, ProcessSet) else ProcessSet(each) for each in process_sets]
-    ranks = [each.ranks for each in sets if each is not global_process_set]
+    ranks = [each.ranks for each in sets if each is not global_process_set and each.mpi_comm is None]
     for each in ranks:
         if ranks.count(each) > 1:
             raise ValueError(f"init: process_sets has a set of the ranks {each} more than once")

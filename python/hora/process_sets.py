@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
+from typing import Any
 
 from hora import _core
 
@@ -31,8 +32,8 @@ class ProcessSet:
 
     Parameters
     ----------
-    ranks_or_comm : iterable of int
-        The global ranks, in any order. Sets made from an MPI communicator are not available.
+    ranks_or_comm : iterable of int, or mpi4py communicator
+        The global ranks, in any order. A communicator's are found by ``init(comm, process_sets=...)``.
 
     Attributes
     ----------
@@ -40,7 +41,9 @@ class ProcessSet:
         The number of the set in this session; None until it is added by :func:`add_process_set` or
         ``init()``, and again once it is removed or hora is shut down.
     ranks : list of int
-        The global ranks, ascending.
+        The global ranks, ascending; empty while those of a communicator are not known.
+    mpi_comm : communicator or None
+        What the set was made from.
 
     Examples
     --------
@@ -49,16 +52,12 @@ class ProcessSet:
     [0, 2]
     """
 
-    __slots__ = ("_id", "_ranks")
+    __slots__ = ("_id", "_ranks", "mpi_comm")
 
-    mpi_comm = None
-
-    def __init__(self, ranks_or_comm: Iterable[int]) -> None:
-        if hasattr(ranks_or_comm, "Get_rank"):
-            raise NotImplementedError(
-                "a ProcessSet made from an MPI communicator is not available; give it a list of ranks"
-            )
-        self._ranks = sorted(map(operator.index, ranks_or_comm))
+    def __init__(self, ranks_or_comm: Any) -> None:
+        is_comm = hasattr(ranks_or_comm, "Get_group")
+        self.mpi_comm: Any = ranks_or_comm if is_comm else None
+        self._ranks = [] if is_comm else sorted(map(operator.index, ranks_or_comm))
         self._id: int | None = None
         if len(set(self._ranks)) != len(self._ranks):
             raise ValueError(f"a process set has each rank once, not {self._ranks}")
@@ -93,6 +92,12 @@ class ProcessSet:
     def included(self) -> bool:
         """Return whether this process belongs to the set."""
         return _core.rank() in self._ranks
+
+    def find_ranks(self, job: Any) -> None:
+        """Find the ranks of the set's communicator within ``job``, the communicator of all ranks."""
+        group = self.mpi_comm.Get_group()
+        own = list(range(group.Get_size()))
+        self._ranks = sorted(type(group).Translate_ranks(group, own, job.Get_group()))
 
     def __repr__(self) -> str:
         return f"ProcessSet(process_set_id={self._id}, ranks={self._ranks})"
@@ -163,6 +168,10 @@ def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
     try:
         added = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
         ranks = added.ranks
+        if added.mpi_comm is not None and not ranks:
+            raise NotImplementedError(
+                "a ProcessSet made from a communicator is added by init(comm, process_sets)"
+            )
         if tuple(ranks) in _added or ranks == global_process_set.ranks:
             raise ValueError(f"there is a process set of the ranks {ranks} already")
     except Exception as error:

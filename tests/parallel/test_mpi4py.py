@@ -65,3 +65,54 @@ def test_shutdown_leaves_mpi_running(world, peers: Peers) -> None:  # type: igno
         assert world.allreduce(1) == peers.size
         hora.init()
         assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == peers.size
+
+
+def test_a_job_of_some_ranks(peers: Peers) -> None:
+    hora.shutdown()
+    others = list(range(1, peers.size))
+    if peers.rank == 0:
+        for wrong, text in (
+            (others, "does not list rank 0"),
+            ([0, 99], "ranks from 0"),
+            ([], "empty"),
+            (7, "comm"),
+        ):
+            with pytest.raises(ValueError, match=text):
+                hora.init(comm=wrong)
+        assert not hora.is_initialized()
+    else:
+        hora.init(comm=others[::-1])
+        assert (hora.rank(), hora.size()) == (len(others) - peers.rank, len(others))
+        assert hora.allgather(numpy.array([peers.rank])).tolist() == others[::-1]
+        hora.shutdown()
+    peers.wait()
+    hora.init()
+    assert hora.size() == peers.size
+
+
+def test_a_job_of_a_communicator(world, peers: Peers) -> None:  # type: ignore[no-untyped-def]
+    hora.shutdown()
+    backwards = world.Split(0, -peers.rank)
+    hora.init(comm=backwards)
+    assert (hora.rank(), hora.size()) == (backwards.rank, peers.size)
+    assert hora.allgather(numpy.array([peers.rank])).tolist() == list(range(peers.size))[::-1]
+    hora.shutdown()
+    assert backwards.allreduce(1) == peers.size
+    backwards.Free()
+
+
+def test_process_sets_of_communicators(world, peers: Peers) -> None:  # type: ignore[no-untyped-def]
+    hora.shutdown()
+    half = world.Split(peers.rank % 2, peers.rank)
+    mine = hora.ProcessSet(half)
+    assert mine.ranks == [] and mine.mpi_comm is half
+    with pytest.raises(NotImplementedError, match="communicator"):
+        hora.init(process_sets=[mine])
+    hora.init(world, process_sets=[mine])
+    members = list(range(peers.rank % 2, peers.size, 2))
+    assert mine.ranks == members
+    assert hora.allgather(numpy.array([peers.rank]), process_set=mine).tolist() == members
+    with pytest.raises(NotImplementedError, match="communicator"):
+        hora.add_process_set(hora.ProcessSet(half))
+    hora.barrier()
+    half.Free()

@@ -91,9 +91,15 @@ def test_init_and_shutdown_can_be_repeated() -> None:
         assert hora.allreduce(np.ones(1)).tolist() == [1.0]
 
 
-def test_init_refuses_what_comes_later() -> None:
-    with pytest.raises(ValueError, match="comm is not available yet"):
-        hora.init(comm=[0])  # type: ignore[arg-type]
+def test_a_job_of_one_process_has_nothing_to_choose_from() -> None:
+    hora.shutdown()
+    hora.init(comm=[0])
+    assert hora.size() == 1
+    hora.shutdown()
+    for wrong in ([1], [0, 1], [], "0", 5):
+        with pytest.raises(ValueError, match="comm"):
+            hora.init(comm=wrong)
+    hora.init()
 
 
 def test_what_comes_later_exists_and_says_so() -> None:

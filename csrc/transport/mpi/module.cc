@@ -1,8 +1,11 @@
 #include <mpi.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <utility>
 
+#include "base/text.h"
 #include "transport/mpi/check.h"
 #include "transport/mpi/mpi_transport.h"
 #include "transport/mpi_module.h"
@@ -98,7 +101,44 @@ bool is_active() {
   return is_initialized() && !is_finalized();
 }
 
-std::unique_ptr<Transport> open(const std::vector<int>& host_split, void (*before_finalize)()) {
+/// A communicator for the scope, and whether it has to be freed.
+struct Members {
+  MPI_Comm communicator = MPI_COMM_WORLD;
+  bool is_own = false;
+};
+
+Members members_of(const JobScope& scope) {
+  if (scope.communicator) return {MPI_Comm_f2c(*scope.communicator), false};
+  if (scope.ranks.empty()) return {};
+  int rank = 0;
+  int size = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  for (const int listed : scope.ranks) {
+    if (listed < 0 || listed >= size || std::ranges::count(scope.ranks, listed) > 1) {
+      raise(ErrorKind::kInvalidArgument, "comm=[{}]: expected ranks from 0 to {}, each once",
+            join(scope.ranks, ","), size - 1);
+    }
+  }
+  if (std::ranges::find(scope.ranks, rank) == scope.ranks.end()) {
+    raise(ErrorKind::kInvalidArgument,
+          "comm=[{}] does not list rank {}; only ranks that are listed call init", join(scope.ranks, ","),
+          rank);
+  }
+  MPI_Group world = MPI_GROUP_NULL;
+  MPI_Group listed = MPI_GROUP_NULL;
+  Members members{MPI_COMM_NULL, true};
+  check_mpi(MPI_Comm_group(MPI_COMM_WORLD, &world), "MPI_Comm_group");
+  check_mpi(MPI_Group_incl(world, static_cast<int>(scope.ranks.size()), scope.ranks.data(), &listed),
+            "MPI_Group_incl");
+  check_mpi(MPI_Comm_create_group(MPI_COMM_WORLD, listed, 0, &members.communicator), "MPI_Comm_create_group");
+  MPI_Group_free(&listed);
+  MPI_Group_free(&world);
+  return members;
+}
+
+std::unique_ptr<Transport> open(const JobScope& scope, const std::vector<int>& host_split,
+                                void (*before_finalize)()) {
   if (own_mpi.abandoned) {
     raise(ErrorKind::kStartup,
           "hora failed in this process before, so MPI cannot be relied on; start the job again");
@@ -111,7 +151,10 @@ std::unique_ptr<Transport> open(const std::vector<int>& host_split, void (*befor
     check_foreign_mpi();
   }
   call_before_finalize(before_finalize);
-  return std::make_unique<MpiTransport>(host_split);
+  Members members = members_of(scope);
+  auto transport = std::make_unique<MpiTransport>(members.communicator, host_split);
+  if (members.is_own) MPI_Comm_free(&members.communicator);
+  return transport;
 }
 
 std::string version() {

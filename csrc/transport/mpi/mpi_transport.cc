@@ -69,8 +69,8 @@ MPI_Request to_request(Ticket ticket) {
 
 }  // namespace
 
-MpiTransport::MpiTransport(const std::vector<int>& host_split)
-    : control_(duplicate(MPI_COMM_WORLD)),
+MpiTransport::MpiTransport(MPI_Comm members, const std::vector<int>& host_split)
+    : control_(duplicate(members)),
       data_(duplicate(control_)),
       topology_(make_topology(control_, host_split)) {
   for (std::size_t slot = 0; slot < kSlots; ++slot) post_receive(slot);

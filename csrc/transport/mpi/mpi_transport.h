@@ -18,8 +18,8 @@ namespace hora {
 /// posted, even if the sender does not call MPI again.
 class MpiTransport final : public Transport {
  public:
-  /// Collective over MPI_COMM_WORLD. `host_split` makes hosts up; empty asks MPI.
-  explicit MpiTransport(const std::vector<int>& host_split);
+  /// Collective over `members`. `host_split` makes hosts up; empty asks MPI.
+  MpiTransport(MPI_Comm members, const std::vector<int>& host_split);
   ~MpiTransport() override;
 
   [[nodiscard]] std::string_view name() const override { return "mpi"; }
