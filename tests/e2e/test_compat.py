@@ -129,6 +129,51 @@ def test_an_installed_horovod_is_hidden_on_request_only(replace: bool, folder: P
         assert "--replace" in ended.stderr
 
 
+STATE = """
+import torch
+import horovod.torch as hvd
+from horovod.torch.functions import broadcast_optimizer_state
+
+assert hvd.broadcast_optimizer_state is broadcast_optimizer_state
+hvd.init()
+
+def gradients(make, *modules, model=None):
+    parameters = [parameter for module in modules for parameter in module.parameters()]
+    optimizer = hvd.DistributedOptimizer(make(parameters))
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0, model=model)
+    assert not optimizer.state
+    return [None if each.grad is None else each.grad.abs().sum().item() for each in parameters]
+
+def sgd(parameters):
+    return torch.optim.SGD(parameters, lr=0.1, momentum=0.9, weight_decay=0.1)
+
+torch.manual_seed(1)
+layer, frozen = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2).requires_grad_(False)
+before = [parameter.clone() for parameter in layer.parameters()]
+assert gradients(sgd, layer, frozen) == [0.0, 0.0, None, None]
+assert all(map(torch.equal, before, layer.parameters()))
+table = torch.nn.Embedding(3, 2, sparse=True)
+assert gradients(sgd, table, torch.nn.Linear(2, 1), model=table) == [None, 0.0, 0.0]
+assert gradients(lambda parameters: torch.optim.SparseAdam(parameters), table) == [None]
+
+optimizer = hvd.DistributedOptimizer(sgd(layer.parameters()))
+layer(torch.ones(1, 2)).sum().backward()
+optimizer.step()
+optimizer.zero_grad()
+hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+assert layer.weight.grad is None
+print("done", flush=True)
+"""
+
+
+@pytest.mark.timeout(120)
+def test_an_optimizer_without_state_gets_gradients_of_zero(folder: Path) -> None:
+    (folder / "train.py").write_text(STATE)
+    ended = run([str(folder / "train.py")], folder)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert ended.stdout.count("done") == 2
+
+
 def in_python(script: str) -> Ending:
     return run_script(script, 0, 60)
 

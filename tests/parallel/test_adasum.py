@@ -120,6 +120,7 @@ def test_optimizer_takes_a_parameter_without_gradient_on_some_ranks(peers: Peers
     models = [linear(2), linear(3)]
     parameters = [parameter for model in models for parameter in model.parameters()]
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD(parameters, lr=0.1), op=hvd.Adasum)
+    assert list(optimizer._parameter_names.values()) == ["#0", "#1", "#2", "#3"]
     models[peers.rank % 2](data(1, peers.rank)).sum().backward()
     optimizer.step()
     peers.assert_same_bits(*parameters)

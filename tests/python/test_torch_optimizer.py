@@ -171,6 +171,16 @@ def test_names_are_checked() -> None:
     hvd.DistributedOptimizer(torch.optim.SGD(model[0].parameters()), named_parameters=iter(named))
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_every_parameter_has_one_name(named: bool) -> None:
+    model = make_model()
+    layers = [{"params": model[0].parameters()}, {"params": model[2].parameters()}]
+    names = {"named_parameters": model.named_parameters()} if named else {}
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(layers, lr=0.1), **names)
+    expected = [name for name, _ in model.named_parameters()] if named else ["#0", "#1", "#2", "#3"]
+    assert optimizer._parameter_names == dict(zip(model.parameters(), expected, strict=True))
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -14,7 +14,7 @@ from hora._handle import Handle, synchronize_all
 from hora.compression import Compressor
 from hora.process_sets import ProcessSet
 from hora.torch.collectives import allreduce_async_
-from hora.torch.reducing import Closure, ReducingOptimizer
+from hora.torch.reducing import Closure, ReducingOptimizer, names_of
 
 __all__ = ["AdasumOptimizer", "UpdateRule"]
 
@@ -51,6 +51,11 @@ class AdasumOptimizer(ReducingOptimizer):
     """
 
     _rule: UpdateRule
+
+    @property
+    def _parameter_names(self) -> dict[torch.Tensor, str]:
+        """Read by scripts written for Horovod; the same names on all ranks."""
+        return names_of(self.param_groups, self._rule.names)
 
     @property
     def _step_supports_amp_scaling(self) -> bool:

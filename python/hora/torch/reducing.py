@@ -9,9 +9,10 @@ from typing import Any
 
 import torch
 
+from hora.torch.parameters import ParameterGroups
 from hora.torch.reduction import GradientReduction
 
-__all__ = ["Closure", "ReducingOptimizer", "check_passes"]
+__all__ = ["Closure", "ReducingOptimizer", "check_passes", "names_of"]
 
 Closure = Callable[[], Any]
 
@@ -22,6 +23,11 @@ class ReducingOptimizer(torch.optim.Optimizer):
     _reduction: GradientReduction
     _skip_synchronize: bool
     _scaled: bool = False
+
+    @property
+    def _parameter_names(self) -> dict[torch.Tensor, str]:
+        """Read by scripts written for Horovod; the same names on all ranks."""
+        return names_of(self.param_groups, self._reduction._names)
 
     @property
     def _step_supports_amp_scaling(self) -> bool:
@@ -125,8 +131,9 @@ class ReducingOptimizer(torch.optim.Optimizer):
         elif closure is None:
             if reduction.synchronized and not self._scaled:
                 warnings.warn(
-                    "optimizer.step() after optimizer.synchronize(): the gradients are not reduced again; "
-                    "call it inside `with optimizer.skip_synchronize():`",
+                    "optimizer.step() called without optimizer.skip_synchronize() after "
+                    "optimizer.synchronize(): the gradients are not reduced again; call it inside "
+                    "`with optimizer.skip_synchronize():`",
                     stacklevel=3,
                 )
             self.synchronize()
@@ -159,6 +166,12 @@ class ReducingOptimizer(torch.optim.Optimizer):
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Copy and pickle as the plain optimizer: the hooks belong to this model and this process."""
         return object.__new__, (type(self).__bases__[1],), self.__getstate__()
+
+
+def names_of(groups: ParameterGroups, given: dict[torch.Tensor, str]) -> dict[torch.Tensor, str]:
+    """Return the name of each parameter as in messages: the given one, else its number."""
+    parameters = [parameter for group in groups for parameter in group["params"]]
+    return {parameter: given.get(parameter, f"#{number}") for number, parameter in enumerate(parameters)}
 
 
 def check_passes(passes: int) -> int:
