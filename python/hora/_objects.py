@@ -22,7 +22,7 @@ from hora._ops import Collectives
 from hora.numpy.adapter import Array, NumpyAdapter
 from hora.process_sets import ProcessSet, global_process_set
 
-__all__ = ["allgather_object", "broadcast_object"]
+__all__ = ["allgather_by_rank", "allgather_object", "broadcast_object"]
 
 _collectives = Collectives(NumpyAdapter())
 
@@ -139,6 +139,13 @@ def allgather_object(
     >>> hora.allgather_object(hora.rank()) == list(range(hora.size()))
     True
     """
+    return list(allgather_by_rank(obj, name, process_set).values())
+
+
+def allgather_by_rank(
+    obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> dict[int, Any]:
+    """Do what :func:`allgather_object` does, and tell which rank each object came from."""
     try:
         check_name(name)
         members = _core.process_set_ranks(set_id(process_set))
@@ -150,8 +157,8 @@ def allgather_object(
     handle = _collectives.start_allgather(message, step, process_set)
     messages = np.split(synchronize(handle), np.cumsum(handle.sizes)[:-1])
     own = _core.rank()
-    return [
-        from_bytes(each, rank, failure if rank == own else None)
+    return {
+        rank: from_bytes(each, rank, failure if rank == own else None)
         for rank, each in zip(members, messages, strict=True)
         if len(each) > 0  # a rank that has joined sends nothing
-    ]
+    }

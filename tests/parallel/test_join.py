@@ -11,6 +11,7 @@ import torch
 from disagreement import assert_works
 from front_ends import FRONT_ENDS, FrontEnd
 from harness.peers import Peers
+from small_models import assert_close, linear
 
 import hora
 import hora.torch as hvd
@@ -113,6 +114,31 @@ def test_other_collectives_go_on(peers: Peers) -> None:
         assert [each.tolist() for each in group] == [[1], [0, 0]]
     hvd.join()
     assert_works(peers, "afterwards")
+
+
+def test_parameters_and_optimizer_state_of_the_others(peers: Peers) -> None:
+    model = linear(peers.rank)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1 * (peers.rank + 1))
+    if peers.rank > 0:
+        hvd.broadcast_parameters(model.state_dict(), root_rank=1)
+        hvd.broadcast_optimizer_state(optimizer, root_rank=1)
+        hvd.check_consistency(model, optimizer)
+        assert_close(model, linear(1))
+        assert optimizer.param_groups[0]["lr"] == 0.2
+        if peers.rank == 2:
+            model.bias.data += 1
+        if peers.size > 2:
+            with pytest.raises(HorovodInternalError, match=r"bias differs: ranks \[2\] .* than rank 1"):
+                hvd.check_consistency(model)
+            names = {f"p{peers.rank}": torch.ones(1)}
+            with pytest.raises(ValueError, match=r"'p1' \(only on ranks \[1\]\)"):
+                hvd.broadcast_parameters(names, root_rank=1)
+            parameters = list(model.parameters())[: peers.rank]
+            with pytest.raises(ValueError, match=r"rank 2 has parameter groups of \[2\] .*, rank 1 of \[1\]"):
+                hvd.broadcast_optimizer_state(torch.optim.Adam(parameters), root_rank=1)
+    hvd.join()
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    peers.assert_same_bits(*model.parameters())
 
 
 def test_broadcast_of_a_root_that_has_joined_fails(peers: Peers) -> None:

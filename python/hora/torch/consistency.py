@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import torch
 
-from hora._objects import allgather_object
+from hora._objects import allgather_by_rank
 from hora.errors import HorovodInternalError
 
 __all__ = ["check_consistency"]
@@ -31,7 +31,7 @@ def check_consistency(model: torch.nn.Module, optimizer: torch.optim.Optimizer |
     Raises
     ------
     HorovodInternalError
-        On all ranks, naming the first tensor that differs and the ranks that differ from rank 0.
+        On all ranks, naming the first tensor that differs and the ranks that differ from the first one.
 
     Examples
     --------
@@ -46,11 +46,12 @@ def check_consistency(model: torch.nn.Module, optimizer: torch.optim.Optimizer |
     if optimizer is not None:
         named.update(optimizer_tensors(optimizer))
     digests = {name: digest(value) for name, value in named.items() if isinstance(value, torch.Tensor)}
-    of_ranks = allgather_object(digests)
-    for name in dict.fromkeys(name for each in of_ranks for name in each):
-        other = [rank for rank, each in enumerate(of_ranks) if each.get(name) != of_ranks[0].get(name)]
+    of_ranks = allgather_by_rank(digests)
+    first = next(iter(of_ranks))
+    for name in dict.fromkeys(name for each in of_ranks.values() for name in each):
+        other = [rank for rank, each in of_ranks.items() if each.get(name) != of_ranks[first].get(name)]
         if other:
-            raise HorovodInternalError(f"{name} differs: ranks {other} hold another value than rank 0")
+            raise HorovodInternalError(f"{name} differs: ranks {other} hold another value than rank {first}")
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, object]]:

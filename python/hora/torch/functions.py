@@ -12,7 +12,7 @@ import torch
 
 from hora import _core
 from hora._handle import Handle, synchronize_all
-from hora._objects import allgather_object, broadcast_object
+from hora._objects import allgather_by_rank, broadcast_object
 from hora.process_sets import ProcessSet, global_process_set
 from hora.torch.collectives import broadcast_async_
 
@@ -66,27 +66,24 @@ def agree_on_names(params: Parameters, process_set: ProcessSet) -> list[tuple[st
         refusal = error
     names = [name.removeprefix(PARAMETERS) for name, _ in named]
     own = (hashlib.sha256(repr(names).encode()).digest(), str(refusal or ""))
-    of_ranks = allgather_object(own, "broadcast_parameters", process_set)
+    of_ranks = allgather_by_rank(own, "broadcast_parameters", process_set)
     if refusal is not None:
         raise refusal
-    for rank, (_, text) in zip(process_set.ranks, of_ranks, strict=True):
+    for rank, (_, text) in of_ranks.items():
         if text:
             raise ValueError(f"broadcast_parameters: rank {rank} refused its parameters ({text})")
-    if any(each != own for each in of_ranks):
-        raise ValueError(
-            describe_names(allgather_object(names, "broadcast_parameters", process_set), process_set.ranks)
-        )
+    if any(each != own for each in of_ranks.values()):
+        raise ValueError(describe_names(allgather_by_rank(names, "broadcast_parameters", process_set)))
     return named
 
 
-def describe_names(of_ranks: list[list[str]], ranks: list[int]) -> str:
+def describe_names(of_ranks: dict[int, list[str]]) -> str:
     """Say which names not all ranks have, or that their order differs."""
-    partial = sorted(set().union(*of_ranks) - set(of_ranks[0]).intersection(*of_ranks))
+    lists = list(of_ranks.values())
+    partial = sorted(set().union(*lists) - set(lists[0]).intersection(*lists))
     if not partial:
         return "broadcast_parameters: ranks give the same names in different orders; pass a dict or sort them"
-    holders = {
-        name: [rank for rank, names in zip(ranks, of_ranks, strict=True) if name in names] for name in partial
-    }
+    holders = {name: [rank for rank, names in of_ranks.items() if name in names] for name in partial}
     return "broadcast_parameters: not on all ranks: " + ", ".join(
         f"{name!r} (only on ranks {ranks})" for name, ranks in holders.items()
     )
@@ -189,17 +186,17 @@ def check_groups(optimizer: torch.optim.Optimizer, process_set: ProcessSet) -> N
     """Refuse, on all ranks alike, L-BFGS and optimizers whose parameter groups differ between ranks."""
     is_refused = isinstance(optimizer, torch.optim.LBFGS)
     lengths = None if is_refused else [len(group["params"]) for group in optimizer.param_groups]
-    of_ranks = allgather_object(lengths, "optimizer_groups", process_set)
-    ranks = process_set.ranks
-    for rank, other in zip(ranks, of_ranks, strict=True):
+    of_ranks = allgather_by_rank(lengths, "optimizer_groups", process_set)
+    first = next(iter(of_ranks))
+    for rank, other in of_ranks.items():
         if other is None:
             raise ValueError(
                 f"broadcast_optimizer_state: the state of torch.optim.LBFGS cannot be broadcast (rank {rank})"
             )
-        if other != of_ranks[0]:
+        if other != of_ranks[first]:
             raise ValueError(
                 f"broadcast_optimizer_state: rank {rank} has parameter groups of {other} parameters, "
-                f"rank {ranks[0]} of {of_ranks[0]}"
+                f"rank {first} of {of_ranks[first]}"
             )
 
 
