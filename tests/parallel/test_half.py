@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from harness.peers import Peers
@@ -11,6 +13,57 @@ import hora.torch as hvd
 
 RANKS = (2, 3, 4)
 HALVES = [torch.float16, torch.bfloat16]
+
+
+def beside_others(tensor: torch.Tensor) -> torch.Tensor:
+    """Reduce a tensor while others of both halves are in flight."""
+    handles = [hvd.allreduce_async(torch.full_like(tensor, number), name=f"{number}") for number in range(5)]
+    handles.append(hvd.allreduce_async(tensor, name="wanted"))
+    handles.append(hvd.allreduce_async(torch.ones(9, dtype=torch.bfloat16), name="last"))
+    return [hvd.synchronize(handle) for handle in handles][-2]
+
+
+def sparse(tensor: torch.Tensor) -> torch.Tensor:
+    entries = torch.sparse_coo_tensor(torch.arange(len(tensor))[None], tensor, tensor.shape)
+    return hvd.sparse_allreduce_async(entries)().to_dense()
+
+
+def gradient(tensor: torch.Tensor, **options: float) -> torch.Tensor:
+    """Return the averaged gradient of a parameter whose gradient is `tensor` on this rank."""
+    weight = torch.nn.Parameter(torch.zeros_like(tensor))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([weight], lr=1.0), **options)
+    (weight * tensor).sum().backward()
+    optimizer.step()
+    assert torch.equal(weight, -weight.grad)
+    return weight.grad
+
+
+# Each averages a tensor over the ranks; all rows have the same value.
+AVERAGES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "asynchronous": lambda tensor: hvd.synchronize(hvd.allreduce_async(tensor)),
+    "asynchronous in place": lambda tensor: hvd.synchronize(hvd.allreduce_async_(tensor)),
+    "grouped": lambda tensor: hvd.grouped_allreduce([torch.ones(3), tensor])[1],
+    "grouped in place": lambda tensor: hvd.grouped_allreduce_([torch.ones(3), tensor])[1],
+    "reducescatter": lambda tensor: hvd.reducescatter(tensor),
+    "grouped reducescatter": lambda tensor: hvd.grouped_reducescatter([torch.ones(9), tensor])[1],
+    "fused": beside_others,
+    "sparse": sparse,
+    "gradient": gradient,
+    "predivided gradient": lambda tensor: gradient(tensor, gradient_predivide_factor=2.0),
+}
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("form", AVERAGES)
+def test_every_average_is_finite_and_not_zero(form: str, dtype: torch.dtype, peers: Peers) -> None:
+    info = torch.finfo(dtype)
+    for value in (30000.0, info.max / 2, -info.max, 6e-8, info.smallest_normal * info.eps):
+        if abs(value) == info.max and (dtype is torch.bfloat16 or form.startswith("predivided")):
+            continue  # sums of float32 overflow here, or are rounded more than once
+        mine = torch.full((13,), value, dtype=dtype)
+        result = AVERAGES[form](mine.clone())
+        assert len(result) > 0 or form.endswith("reducescatter")
+        assert torch.equal(result, mine[: len(result)]), value
 
 
 @pytest.mark.parametrize("length", [1, 3, 5, 1000, 70_001])

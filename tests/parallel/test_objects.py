@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -112,27 +113,61 @@ def test_wrong_root(peers: Peers) -> None:
 @pytest.mark.parametrize("name", ["x", "broadcast_object", "allgather_object", "dict"])
 def test_names_of_inner_steps_meet_no_tensor(name: str, peers: Peers) -> None:
     handle = hvd.allreduce_async(torch.ones(3), name=name, op=hvd.Sum)
+    others = [hvd.allreduce_async(torch.ones(3), name=f"{name}.{part}") for part in ("indices", "values")]
+    sparse = hvd.sparse_allreduce_async(torch.eye(3).to_sparse(), name)()
+    assert torch.equal(sparse.to_dense(), torch.eye(3))
+    assert [hvd.synchronize(other).tolist() for other in others] == [[1] * 3] * 2
     assert hvd.broadcast_object({"a": 1}, name=name) == {"a": 1}
     assert hvd.allgather_object({"a": 1}, name=name) == [{"a": 1}] * peers.size
     assert hvd.synchronize(handle).tolist() == [peers.size] * 3
 
 
+def tensors() -> dict[str, torch.Tensor]:
+    return {"a": torch.ones(3), "b": torch.ones(2)}
+
+
+def adam() -> torch.optim.Optimizer:
+    return torch.optim.Adam(torch.nn.Linear(2, 2).parameters())
+
+
+# Functions of several inner steps, each with a right call.
+HELPERS: dict[str, Callable[[], Any]] = {
+    "allgather_object": lambda: hvd.allgather_object("a"),
+    "broadcast_object": lambda: hvd.broadcast_object("b"),
+    "broadcast_parameters": lambda: hvd.broadcast_parameters(tensors(), 0),
+    "broadcast_optimizer_state": lambda: hvd.broadcast_optimizer_state(adam(), 0),
+    "sparse_allreduce": lambda: hvd.sparse_allreduce_async(torch.eye(3).to_sparse())(),
+    "check_consistency": lambda: hvd.check_consistency(torch.nn.Linear(0, 0)),
+}
+
+
 @pytest.mark.timeout(40)
-def test_ranks_in_different_helpers(peers: Peers) -> None:
+@pytest.mark.parametrize(
+    "pair",
+    [
+        ("allgather_object", "broadcast_object"),
+        ("broadcast_parameters", "allgather_object"),
+        ("broadcast_optimizer_state", "broadcast_parameters"),
+        ("broadcast_object", "broadcast_optimizer_state"),
+        ("sparse_allreduce", "broadcast_object"),
+        ("sparse_allreduce", "broadcast_parameters"),
+    ],
+    ids=" ".join,
+)
+def test_ranks_in_different_helpers(pair: tuple[str, str], peers: Peers) -> None:
     """An error or a wait that `shutdown` ends, never a crash, and nothing mistaken for something else."""
     outcome: list[object] = []
 
     def exchange() -> None:
         try:
-            first = hvd.allgather_object("a") if peers.rank == 0 else hvd.broadcast_object("b")
-            outcome.append(first)
+            outcome.append(HELPERS[pair[peers.rank > 0]]())
             outcome.append(hvd.allgather_object("c"))
         except HorovodInternalError as error:
             outcome.append(error)
 
     thread = threading.Thread(target=exchange)
     thread.start()
-    thread.join(5)
+    thread.join(1)
     peers.wait()
     hora.shutdown()
     thread.join(10)
@@ -140,3 +175,34 @@ def test_ranks_in_different_helpers(peers: Peers) -> None:
     assert isinstance(outcome[-1], HorovodInternalError), outcome
     hora.init()
     assert_works(peers, "again")
+
+
+def test_helpers_at_once_in_another_order_on_each_rank(peers: Peers) -> None:
+    """Those whose steps have names; steps without a name pair by their order."""
+    named: dict[str, Callable[[], Any]] = {
+        "allgather_object": lambda: hvd.allgather_object(peers.rank, name="x"),
+        "broadcast_object": lambda: hvd.broadcast_object(peers.rank, 1, name="x"),
+        "sparse_allreduce": lambda: hvd.sparse_allreduce_async(torch.eye(3).to_sparse(), "x")().sum().item(),
+        "broadcast_parameters": HELPERS["broadcast_parameters"],
+        "broadcast_optimizer_state": HELPERS["broadcast_optimizer_state"],
+        "allreduce": lambda: hvd.allreduce(torch.ones(1), name="x", op=hvd.Sum).item(),
+    }
+    results: dict[str, Any] = {}
+    for turn in range(5):
+        results.clear()
+        threads = [
+            threading.Thread(target=lambda helper=helper: results.update({helper: named[helper]()}))
+            for helper in (reversed(named) if (peers.rank + turn) % 2 else named)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert results == {
+            "allgather_object": list(range(peers.size)),
+            "broadcast_object": 1,
+            "sparse_allreduce": 3,
+            "broadcast_parameters": None,
+            "broadcast_optimizer_state": None,
+            "allreduce": peers.size,
+        }

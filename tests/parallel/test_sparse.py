@@ -41,6 +41,32 @@ def test_equals_the_dense_reduction(rows: str, op: int, dtype: torch.dtype, peer
         peers.assert_same_bits(result.to_dense())
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_halves_are_added_in_float32(dtype: torch.dtype, peers: Peers) -> None:
+    step = torch.finfo(dtype).eps
+    mine = sparse([4], torch.full((1, 3), 1.0 if peers.rank == 0 else step / 2, dtype=dtype))
+    for op in (hvd.Sum, hvd.Average):
+        result = hvd.sparse_allreduce_async(mine, "halves", op)()
+        assert torch.equal(result.to_dense(), hvd.allreduce(mine.to_dense(), op=op))
+        assert result.is_coalesced()
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.uint8])
+def test_average_of_integers_is_truncated(dtype: torch.dtype, peers: Peers) -> None:
+    for value in (7, 2**30 + 1 if dtype is torch.int64 else 9, 3 if dtype is torch.uint8 else -3):
+        mine = sparse([1, 1, peers.rank + 2], torch.full((3, 3), value + peers.rank, dtype=dtype))
+        for op in (hvd.Average, hvd.Sum):
+            result = hvd.sparse_allreduce_async(mine, "integers", op)()
+            assert result.dtype == dtype
+            assert torch.equal(result.to_dense(), hvd.allreduce(mine.to_dense(), op=op))
+
+
+def test_average_of_bool_is_refused(peers: Peers) -> None:
+    with pytest.raises(ValueError, match="bool"):
+        hvd.sparse_allreduce_async(sparse([1], torch.ones(1, 3, dtype=torch.bool)), "flags")
+    assert_works(peers, "flags")
+
+
 def test_several_sparse_dimensions_and_no_dense_ones(peers: Peers) -> None:
     tensor = torch.eye(4).to_sparse() * (peers.rank + 1)
     result = hvd.sparse_allreduce_async(tensor, "eye", hvd.Sum)()

@@ -10,6 +10,7 @@ from hora import _core
 from hora._arguments import Average, Sum, check_name, set_id
 from hora._calls import refuse
 from hora._handle import synchronize_all
+from hora._objects import step_name
 from hora._ops import Collectives
 from hora.errors import HorovodInternalError
 from hora.process_sets import ProcessSet, global_process_set
@@ -71,7 +72,7 @@ class SparseCollectives:
         tensor([[1., 0.],
                 [0., 1.]])
         """
-        names = [None if name is None else f"{name}.{part}" for part in ("indices", "values")]
+        names = [step_name(name, f"sparse_allreduce.{part}") for part in ("indices", "values")]
         try:
             check_name(name)
             ranks = _core.process_set_ranks(set_id(process_set))
@@ -95,11 +96,27 @@ class SparseCollectives:
             }
             check_extents({rank: part[0].tolist() for rank, part in parts.items()}, name)
             indices = torch.cat([part[1:] for part in parts.values()]).t()
-            if op == Average:
-                values = values / len(parts)
-            return torch.sparse_coo_tensor(indices, values, merged.shape, check_invariants=False).coalesce()
+            return add_entries(indices, values, merged.shape, len(parts) if op == Average else 1)
 
         return finish
+
+
+def add_entries(indices: torch.Tensor, values: torch.Tensor, shape: torch.Size, divisor: int) -> torch.Tensor:
+    """Return the sum of entries, divided, by the rules of allreduce.
+
+    Halves are divided and added in float32 and rounded once; integers are divided last, toward zero.
+    """
+    is_half = values.dtype in (torch.float16, torch.bfloat16)
+    wide = values.float() if is_half else values
+    if values.is_floating_point():
+        wide = wide / divisor
+    total = torch.sparse_coo_tensor(indices, wide, shape, check_invariants=False).coalesce()
+    if divisor > 1 and not values.is_floating_point():
+        quotients = torch.div(total.values(), divisor, rounding_mode="trunc")
+        total = torch.sparse_coo_tensor(
+            total.indices(), quotients, shape, check_invariants=False, is_coalesced=True
+        )
+    return total.to(values.dtype)
 
 
 def merge(tensor: torch.Tensor, op: int) -> torch.Tensor:
@@ -110,6 +127,8 @@ def merge(tensor: torch.Tensor, op: int) -> torch.Tensor:
         raise ValueError(f"sparse_allreduce takes tensors of layout torch.sparse_coo, not {tensor.layout}")
     if op not in (Average, Sum):
         raise ValueError("sparse_allreduce: op must be Average or Sum")
+    if op == Average and tensor.dtype is torch.bool:
+        raise ValueError("sparse_allreduce: the Average of bool is not defined; use Sum")
     return tensor.detach().coalesce()
 
 
