@@ -33,6 +33,8 @@ def compare(peers: Peers, **options: Any) -> None:
     train(expected, sgd(expected), list(range(peers.size)))
     if options.get("groups") == "lists":
         options["groups"] = [list(model[4].parameters()), [model[0].weight, model[2].bias]]
+    if options.get("groups") == "generators":
+        options["groups"] = (layer.parameters() for layer in (model[4], model[0]))
     optimizer = hvd.DistributedOptimizer(sgd(model), named_parameters=model.named_parameters(), **options)
     before = reductions()
     train(model, optimizer, [peers.rank])
@@ -41,7 +43,7 @@ def compare(peers: Peers, **options: Any) -> None:
     assert_close(model, expected)
 
 
-@pytest.mark.parametrize("groups", [None, 0, 1, 2, 3, 6, 100, "lists"])
+@pytest.mark.parametrize("groups", [None, 0, 1, 2, 3, 6, 100, "lists", "generators"])
 @pytest.mark.parametrize("factor", [1.0, 4.0, 0.3])
 def test_groups_and_predivide_factor_keep_the_result(groups: Any, factor: float, peers: Peers) -> None:
     compare(peers, groups=groups, gradient_predivide_factor=factor)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import torch
@@ -39,7 +39,7 @@ def DistributedOptimizer(
     op: int = Average,
     gradient_predivide_factor: float = 1.0,
     num_groups: int = 0,
-    groups: int | Sequence[Sequence[torch.Tensor]] | None = None,
+    groups: int | Iterable[Iterable[torch.Tensor]] | None = None,
     sparse_as_dense: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> ReducingOptimizer:
@@ -85,6 +85,7 @@ def DistributedOptimizer(
     groups : int or list of lists of torch.Tensor, optional
         Parameters whose gradients start their reduction together: when the last gradient of a group is
         computed. A number makes so many groups of about equal length; parameters in no list go alone.
+        Generators such as ``layer.parameters()`` will do in place of lists.
     num_groups : int
         Deprecated spelling of ``groups``.
     sparse_as_dense : bool

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -43,7 +43,7 @@ def parameter_names(
 class Bucket:
     """Parameters whose gradients begin their reduction together, when the last of them is computed."""
 
-    def __init__(self, members: Sequence[torch.Tensor]) -> None:
+    def __init__(self, members: Iterable[torch.Tensor]) -> None:
         self.members = list(members)
         self._missing: set[int] = set()
         self.refill()
@@ -59,7 +59,7 @@ class Bucket:
 
 
 def make_buckets(
-    groups: ParameterGroups, wanted: int | Sequence[Sequence[torch.Tensor]] | None, num_groups: int
+    groups: ParameterGroups, wanted: int | Iterable[Iterable[torch.Tensor]] | None, num_groups: int
 ) -> list[Bucket]:
     """Return the buckets that the arguments ``groups`` and ``num_groups`` ask for.
 
@@ -86,15 +86,20 @@ def split_evenly(parameters: list[torch.Tensor], count: int) -> list[Bucket]:
 
 
 def check_lists(
-    groups: ParameterGroups, wanted: Sequence[Sequence[torch.Tensor]]
+    groups: ParameterGroups, wanted: Iterable[Iterable[torch.Tensor]]
 ) -> list[list[torch.Tensor]]:
-    """Refuse groups that are no lists of parameters of the optimizer, or that share one."""
-    if not isinstance(wanted, (list, tuple)) or not all(isinstance(each, (list, tuple)) for each in wanted):
+    """Refuse groups that are no lists or generators of parameters of the optimizer, or that share one."""
+    accepted = (list, tuple, Iterator)
+    if not isinstance(wanted, accepted):
         raise ValueError(f"groups must be a number of groups or lists of parameters, not {wanted!r}")
-    members = [member for each in wanted for member in each]
+    given = list(wanted)
+    if not all(isinstance(each, accepted) for each in given):
+        raise ValueError(f"groups must be a number of groups or lists of parameters, not {given!r}")
+    lists = [list(each) for each in given]
+    members = [member for each in lists for member in each]
     if not all(isinstance(member, torch.Tensor) for member in members):
         raise ValueError("groups must contain tensors only")
     if len({id(member) for member in members}) < len(members):
         raise ValueError("groups: a parameter is in two groups")
     known = {id(parameter) for group in groups for parameter in group["params"]}
-    return [[member for member in each if id(member) in known] for each in wanted]
+    return [[member for member in each if id(member) in known] for each in lists]
