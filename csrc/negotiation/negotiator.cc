@@ -219,13 +219,13 @@ std::string Negotiator::find_error(const Key& key, const Pending& pending) const
     return fmt::format("broadcast {}: root_rank {} has joined and has nothing to send", key.to_string(),
                        first.root);
   }
-  if (options_.joins_like_horovod && first.op != OpKind::kAllreduce && first.op != OpKind::kBarrier) {
-    return fmt::format("{} {}: ranks {} have joined (with HORA_JOIN_RULE=contributors it would go on)",
-                       name(first.op), key.to_string(), RankSet(absent).to_string());
-  }
   if (first.op == OpKind::kAddProcessSet || first.op == OpKind::kRemoveProcessSet) {
     return fmt::format("{}: ranks {} have joined; process sets change only while all ranks take part",
                        name(first.op), RankSet(absent).to_string());
+  }
+  if (options_.joins_like_horovod && first.op != OpKind::kAllreduce && first.op != OpKind::kBarrier) {
+    return fmt::format("{} {}: ranks {} have joined (with HORA_JOIN_RULE=contributors it would go on)",
+                       name(first.op), key.to_string(), RankSet(absent).to_string());
   }
   return {};
 }
