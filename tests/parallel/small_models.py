@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from hora import _core
+import hora
 
 
 def linear(seed: int, inputs: int = 4, outputs: int = 4) -> torch.nn.Linear:
@@ -30,4 +30,4 @@ def assert_close(model: torch.nn.Module, expected: torch.nn.Module) -> None:
 
 def reductions() -> int:
     """Return how many tensors this rank has reduced so far."""
-    return _core.counters()["tensors"]
+    return hora.metrics()["tensors"]

@@ -60,6 +60,33 @@ def test_ragged_allgather(front: FrontEnd, peers: Peers) -> None:
     assert front.array(front.hvd.allgather(mine)).tolist() == rows
 
 
+@pytest.mark.parametrize("front", FRONT_ENDS, ids=str)
+def test_alltoall(front: FrontEnd, peers: Peers) -> None:
+    splits = [to + 1 for to in range(peers.size)]
+    mine = front.tensor([peers.rank % 2 == to % 2 for to in range(peers.size) for _ in range(to + 1)], "bool")
+    result, received = front.hvd.alltoall(mine, splits)
+    assert front.dtype(result) == "bool"
+    assert received.tolist() == [peers.rank + 1] * peers.size
+    expected = [sender % 2 == peers.rank % 2 for sender in range(peers.size) for _ in range(peers.rank + 1)]
+    assert front.array(result).tolist() == expected
+
+
+@pytest.mark.parametrize("front", FRONT_ENDS, ids=str)
+def test_groups(front: FrontEnd, peers: Peers) -> None:
+    calls = front.hvd
+    flags = front.tensor([peers.rank == 0] * peers.size, "bool")
+    for op, expected in {"Sum": True, "Max": True, "Product": False, "Min": False}.items():
+        reduced, numbers = calls.grouped_allreduce([flags, front.tensor([1], "int32")], op=getattr(calls, op))
+        assert front.array(reduced).tolist() == [expected] * peers.size
+        assert numbers.tolist() == [peers.size if op == "Sum" else 1]
+    with pytest.raises(ValueError, match=r"(?i)bool.*average|average.*bool"):
+        calls.grouped_allreduce([front.tensor([1], "int32"), flags])
+    gathered, _ = calls.grouped_allgather([flags, flags])
+    assert front.array(gathered).tolist() == [r == 0 for r in range(peers.size) for _ in range(peers.size)]
+    (shared,) = calls.grouped_reducescatter([flags], op=calls.Sum)
+    assert front.array(shared).tolist() == [True]
+
+
 def test_broadcast_parameters_with_a_bool_buffer(peers: Peers) -> None:
     model = torch.nn.Linear(2, 2)
     model.register_buffer("mask", torch.tensor([peers.rank == 0, peers.rank != 0]))

@@ -1,4 +1,4 @@
-"""Results do not depend on what travels together, on the answer cache, or on the size of messages."""
+"""Results do not depend on what travels together or on the answer cache; bad settings are refused."""
 
 from __future__ import annotations
 
@@ -94,34 +94,6 @@ def test_cache_capacity_changes_no_result(capacity: int, restart: Restart, peers
         handles = [hvd.allreduce_async(torch.full((3,), float(step + n)), name=f"c.{n}") for n in range(50)]
         for number, handle in enumerate(handles):
             assert hvd.synchronize(handle).tolist() == [step + number] * 3
-
-
-@pytest.mark.parametrize("piece", [1, 7, 1000, 4096])
-def test_piece_size_changes_no_result(piece: int, restart: Restart, peers: Peers) -> None:
-    restart(HORA_PIECE_BYTES=piece)
-    for dtype in (torch.float16, torch.float64, torch.uint8):
-        length = 5 if piece < 8 else 3 * piece + 1
-        mine = torch.full((length,), peers.rank + 1).to(dtype)
-        total = peers.size * (peers.size + 1) // 2
-        assert (hvd.allreduce(mine, op=hvd.Sum) == total).all()
-        assert (hvd.broadcast(mine, peers.size - 1) == peers.size).all()
-        rows = hvd.allgather(mine[: length - peers.rank])
-        assert rows.tolist() == [rank + 1 for rank in range(peers.size) for _ in range(length - rank)]
-
-
-def test_objects_longer_than_a_piece(restart: Restart, peers: Peers) -> None:
-    restart(HORA_PIECE_BYTES=1 << 16)
-    value = bytes(range(256)) * 1000
-    assert hvd.broadcast_object(value if peers.rank == 0 else None) == value
-    assert hvd.allgather_object(value[peers.rank :]) == [value[rank:] for rank in range(peers.size)]
-
-
-def test_tensors_of_several_mebibytes_in_pieces(restart: Restart, peers: Peers) -> None:
-    restart(HORA_PIECE_BYTES=1 << 20)
-    mine = torch.full(((3 << 20) + 1,), peers.rank + 1, dtype=torch.uint8)
-    assert (hvd.allreduce(mine, op=hvd.Sum) == peers.size * (peers.size + 1) // 2).all()
-    assert (hvd.broadcast(mine, 1) == 2).all()
-    assert hvd.allgather(mine)[-1] == peers.size
 
 
 SETTINGS = {

@@ -164,6 +164,49 @@ def test_one_member_that_differs_fails_on_all_ranks(peers: Peers) -> None:
     assert_works(peers, "group")
 
 
+GROUPED = ("grouped_allreduce", "grouped_allreduce_", "grouped_allgather", "grouped_reducescatter")
+
+
+@pytest.mark.parametrize("name", ["group", None])
+@pytest.mark.parametrize("call", GROUPED)
+def test_one_member_of_another_dtype_fails_on_all_ranks(call: str, name: str | None, peers: Peers) -> None:
+    for odd in range(peers.size):
+        tensors = [torch.ones(2), torch.ones(2, dtype=torch.int32 if peers.rank == odd else torch.float64)]
+        with pytest.raises(
+            HorovodInternalError, match=rf"rank {odd} sent int32\[.*\] as tensor 1 of 2"
+        ) as caught:
+            getattr(hvd, call)(tensors, name=name)
+        peers.assert_same(str(caught.value))
+        assert [each.tolist() for each in tensors] == [[1, 1], [1, 1]]
+    assert_works(peers, "group")
+
+
+@pytest.mark.parametrize("call", GROUPED[:2])
+@pytest.mark.parametrize(("option", "value"), [("op", hvd.Max), ("prescale_factor", 2.0)], ids=str)
+def test_options_that_differ_fail_on_all_ranks(call: str, option: str, value: Any, peers: Peers) -> None:
+    options: dict[str, Any] = {"op": hvd.Sum, **({option: value} if peers.rank == 1 else {})}
+    with pytest.raises(HorovodInternalError, match=r"'group': rank [01] sent 2 tensors") as caught:
+        getattr(hvd, call)([torch.ones(2), torch.ones(3)], name="group", **options)
+    peers.assert_same(str(caught.value))
+    assert_works(peers, "group")
+
+
+def test_generators_are_accepted(peers: Peers) -> None:
+    def tensors() -> Any:
+        return (torch.ones(peers.size) for _ in range(3))
+
+    for results, expected in (
+        (hvd.grouped_allreduce(tensors(), op=hvd.Sum), [peers.size] * peers.size),
+        (hvd.grouped_allreduce_(tensors(), op=hvd.Sum), [peers.size] * peers.size),
+        (hvd.grouped_allgather(tensors()), [1] * peers.size**2),
+        (hvd.grouped_reducescatter(tensors(), op=hvd.Sum), [peers.size]),
+        (hvd.synchronize(hvd.grouped_allreduce_async_(tensors())), [1] * peers.size),
+        (hvd.synchronize(hvd.grouped_allgather_async(tensors())), [1] * peers.size**2),
+        (hvd.synchronize(hvd.grouped_reducescatter_async(tensors())), [1]),
+    ):
+        assert [each.tolist() for each in results] == [expected] * 3
+
+
 def test_groups_of_different_length_fail_on_all_ranks(peers: Peers) -> None:
     tensors = [torch.ones(2)] * (2 + (peers.rank == 0))
     for call in (hvd.grouped_allreduce, hvd.grouped_allreduce_, hvd.grouped_allgather):

@@ -31,8 +31,10 @@ COLLECTIVES: dict[str, Collective] = {
     "broadcast_async": lambda tensor, name: hvd.synchronize(hvd.broadcast_async(tensor, 0, name=name)),
     "allgather": lambda tensor, name: hvd.allgather(tensor, name=name),
     "allgather_async": lambda tensor, name: hvd.synchronize(hvd.allgather_async(tensor, name=name)),
+    "alltoall": lambda tensor, name: hvd.alltoall(tensor, [len(tensor), *[0] * (hvd.size() - 1)], name=name),
+    "reducescatter": lambda tensor, name: hvd.reducescatter(tensor, name=name, op=hvd.Sum),
 }
-FIXED_SHAPE = [name for name in COLLECTIVES if not name.startswith("allgather")]
+FIXED_SHAPE = [name for name in COLLECTIVES if name.startswith(("allreduce", "broadcast"))]
 
 
 def extents(shape: tuple[int, ...]) -> str:
@@ -111,7 +113,15 @@ def test_every_dtype_is_told_from_float32(dtype: str, peers: Peers) -> None:
 
 
 @pytest.mark.parametrize(
-    "pair", [("allreduce", "broadcast"), ("broadcast", "allgather"), ("allgather", "allreduce")]
+    "pair",
+    [
+        ("allreduce", "broadcast"),
+        ("broadcast", "allgather"),
+        ("allgather", "allreduce"),
+        ("alltoall", "allgather"),
+        ("reducescatter", "alltoall"),
+        ("allreduce", "reducescatter"),
+    ],
 )
 def test_kind_of_operation(pair: tuple[str, str], odd: int, peers: Peers) -> None:
     mine = torch.ones(4)

@@ -87,6 +87,95 @@ def test_allgather(view: str, peers: Peers) -> None:
     assert torch.equal(result, torch.cat([VIEWS[view](plain + 100 * rank) for rank in range(peers.size)]))
 
 
+def shares(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Return each rank's rows; the first ranks get one more."""
+    return torch.tensor_split(tensor, hvd.size())
+
+
+@pytest.mark.parametrize("view", [view for view in VIEWS if view != "one element"])
+def test_alltoall_and_reducescatter(view: str, peers: Peers) -> None:
+    plain = torch.arange(96, dtype=torch.float32).view(SHAPE)
+    everyone = [VIEWS[view](plain + 100 * rank) for rank in range(peers.size)]
+    mine = everyone[peers.rank]
+    before = mine.clone()
+    sent, received = hvd.alltoall(mine, [len(share) for share in shares(mine)])
+    assert torch.equal(sent, torch.cat([shares(each)[peers.rank] for each in everyone]))
+    assert received.tolist() == [len(shares(mine)[peers.rank])] * peers.size
+    reduced = hvd.reducescatter(mine, op=hvd.Sum)
+    assert torch.equal(reduced, shares(sum(everyone))[peers.rank])
+    assert torch.equal(mine, before)
+
+
+def test_groups(peers: Peers) -> None:
+    plain = torch.arange(96, dtype=torch.float64).view(SHAPE)
+    base = plain + peers.rank
+    views = [make(base) for make in VIEWS.values()]
+    totals = [expected_sum(make(plain), peers.size) for make in VIEWS.values()]
+    for results in (
+        hvd.grouped_allreduce(views, op=hvd.Sum),
+        hvd.synchronize(hvd.grouped_allreduce_async(views, op=hvd.Sum, name="views")),
+    ):
+        assert all(map(torch.equal, results, totals))
+    assert torch.equal(base, plain + peers.rank)
+    longer = [make for view, make in VIEWS.items() if view != "one element"]
+    gathered = hvd.grouped_allgather([make(base) for make in longer])
+    scattered = hvd.grouped_reducescatter([make(base) for make in longer], op=hvd.Sum)
+    for make, rows, share in zip(longer, gathered, scattered, strict=True):
+        assert torch.equal(rows, torch.cat([make(plain + rank) for rank in range(peers.size)]))
+        assert torch.equal(share, shares(expected_sum(make(plain), peers.size))[peers.rank])
+    for make in VIEWS.values():
+        own = plain + peers.rank
+        mine = make(own)
+        strides = mine.stride()
+        (reduced,) = hvd.grouped_allreduce_([mine], op=hvd.Sum)
+        assert reduced is mine and mine.stride() == strides
+        assert torch.equal(mine, expected_sum(make(plain), peers.size))
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_asynchronous_broadcast(view: str, peers: Peers) -> None:
+    plain = torch.arange(96, dtype=torch.float32).view(SHAPE)
+    mine = VIEWS[view](plain + 100 * peers.rank)
+    strides = mine.stride()
+    result = hvd.synchronize(hvd.broadcast_async(mine, 1, name="fresh"))
+    assert torch.equal(result, VIEWS[view](plain + 100))
+    assert hvd.synchronize(hvd.broadcast_async_(mine, 1, name="in place")) is mine
+    assert mine.stride() == strides
+    assert torch.equal(mine, VIEWS[view](plain + 100))
+
+
+def test_optimizer(peers: Peers) -> None:
+    """Channels-last convolutions and a transposed weight train like contiguous ones in one process."""
+
+    def make() -> torch.nn.Sequential:
+        torch.manual_seed(1)
+        layers = torch.nn.Conv2d(3, 4, 3), torch.nn.Tanh(), torch.nn.Flatten(), torch.nn.Linear(16, 2)
+        return torch.nn.Sequential(*layers).double()
+
+    def backward(model: torch.nn.Module, step: int, ranks: list[int]) -> None:
+        draws = [torch.Generator().manual_seed(100 * step + rank) for rank in ranks]
+        inputs = [torch.randn(2, 3, 4, 4, generator=draw, dtype=torch.float64) for draw in draws]
+        model(torch.cat(inputs)).square().mean().backward()
+
+    expected, model = make(), make().to(memory_format=torch.channels_last)
+    model[3].weight = torch.nn.Parameter(model[3].weight.detach().t().contiguous().t())
+    strides = [parameter.stride() for parameter in model.parameters()]
+    inner = torch.optim.SGD(expected.parameters(), lr=0.1)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1))
+    for step in range(3):
+        optimizer.zero_grad()
+        inner.zero_grad()
+        backward(model, step, [peers.rank])
+        backward(expected, step, list(range(peers.size)))
+        optimizer.step()
+        inner.step()
+    assert [parameter.stride() for parameter in model.parameters()] == strides
+    assert strides[0] != expected[0].weight.stride()
+    peers.assert_same_bits(*model.parameters())
+    for mine, other in zip(model.parameters(), expected.parameters(), strict=True):
+        torch.testing.assert_close(mine, other, rtol=0, atol=1e-12)
+
+
 def test_expanded_tensors(peers: Peers) -> None:
     mine = torch.tensor([[1.0], [2.0]]).expand(2, 5) + 0 * peers.rank
     expanded = torch.tensor([[peers.rank + 1.0]]).expand(3, 4)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from disagreement import assert_works
 from harness.peers import Peers
 from small_models import assert_close, data, linear, reductions, sgd
 
@@ -110,6 +111,55 @@ def test_closure(peers: Peers) -> None:
     assert loss.item() == pytest.approx(losses[peers.rank].item())
     peers.assert_same_bits(*model.parameters())
     assert_close(model, expected)
+
+
+class Extragradient(torch.optim.Optimizer):
+    """Calls its closure three times a step, and goes back between."""
+
+    def __init__(self, parameters: Any, lr: float) -> None:
+        super().__init__(parameters, {"lr": lr})
+
+    def step(self, closure: Any = None) -> Any:
+        assert closure is not None
+        parameters, lr = self.param_groups[0]["params"], self.param_groups[0]["lr"]
+        start = [parameter.detach().clone() for parameter in parameters]
+        for share in (0.25, 0.5, 1.0):
+            loss = closure()
+            with torch.no_grad():
+                for parameter, old in zip(parameters, start, strict=True):
+                    parameter.copy_(old - share * lr * parameter.grad)
+        return loss
+
+
+def test_closure_that_is_called_several_times(peers: Peers) -> None:
+    model, expected = linear(1), linear(1)
+    inner = Extragradient(expected.parameters(), 0.1)
+    optimizer = hvd.DistributedOptimizer(Extragradient(model.parameters(), 0.1), model.named_parameters())
+
+    def closure_of(model: Any, optimizer: Any, step: int, ranks: list[int]) -> Any:
+        def closure() -> torch.Tensor:
+            optimizer.zero_grad()
+            loss = sum(model(data(step, rank)).square().mean() for rank in ranks) / len(ranks)
+            loss.backward()
+            return loss
+
+        return closure
+
+    for step in range(3):
+        before = reductions()
+        optimizer.step(closure_of(model, optimizer, step, [peers.rank]))
+        assert reductions() - before == 3 * 2
+        inner.step(closure_of(expected, inner, step, list(range(peers.size))))
+    peers.assert_same_bits(*model.parameters())
+    assert_close(model, expected)
+
+
+def test_lbfgs_is_refused_on_all_ranks(peers: Peers) -> None:
+    model = linear(1)
+    with pytest.raises(ValueError, match="LBFGS") as caught:
+        hvd.DistributedOptimizer(torch.optim.LBFGS(model.parameters(), max_iter=5))
+    peers.assert_same(str(caught.value))
+    assert_works(peers, "afterwards")
 
 
 def test_state_can_be_loaded(peers: Peers) -> None:

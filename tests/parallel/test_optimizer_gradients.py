@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import pytest
 import torch
@@ -72,7 +73,7 @@ def test_clipping_between_synchronize_and_step(guarded: bool, peers: Peers) -> N
                     optimizer.step()
             assert reductions() - before == 2
         else:
-            with pytest.warns(UserWarning, match="skip_synchronize"):
+            with pytest.warns(UserWarning, match=r"called without optimizer\.skip_synchronize\(\)"):
                 optimizer.step()
         inner.zero_grad()
         losses = [10 * (rank + 1) * expected(data(step, rank)).sum() for rank in range(peers.size)]
@@ -83,12 +84,50 @@ def test_clipping_between_synchronize_and_step(guarded: bool, peers: Peers) -> N
     assert_close(model, expected)
 
 
-def test_one_reduction_per_parameter_and_step(peers: Peers) -> None:
-    model = linear(1)
-    optimizer = hvd.DistributedOptimizer(sgd(model), named_parameters=model.named_parameters())
-    before = reductions()
-    for step in range(5):
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "sum": {"op": hvd.Sum},
+    "fp16": {"compression": hvd.Compression.fp16},
+    "one group": {"groups": 1},
+    "predivided": {"gradient_predivide_factor": 3.0},
+    "sparse as dense": {"sparse_as_dense": True},
+    "two passes": {"backward_passes_per_step": 2},
+}
+
+
+@pytest.mark.parametrize("stepping", ["step", "closure", "synchronize", "scaler", "missing gradient"])
+@pytest.mark.parametrize("options", OPTIONS)
+def test_one_reduction_per_parameter_and_step(options: str, stepping: str, peers: Peers) -> None:
+    model = torch.nn.Sequential(linear(1), linear(2))
+    optimizer = hvd.DistributedOptimizer(sgd(model), model.named_parameters(), **OPTIONS[options])
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0, enabled=stepping == "scaler")
+
+    def backward() -> torch.Tensor:
         optimizer.zero_grad()
-        model(data(step, peers.rank)).square().mean().backward()
-        optimizer.step()
-    assert reductions() - before == 10
+        for seed in range(OPTIONS[options].get("backward_passes_per_step", 1)):
+            output = model[1](data(seed, peers.rank))
+            if stepping != "missing gradient" or peers.rank != 0:
+                output = model[0](output)
+            loss = output.square().mean()
+            scaler.scale(loss).backward()
+        return loss
+
+    for _ in range(3):
+        before, batches = hvd.metrics()["tensors"], hvd.metrics()["batches"]
+        loss = None if stepping == "closure" else backward()
+        if stepping == "synchronize":
+            optimizer.synchronize()
+            optimizer.synchronize()
+            with optimizer.skip_synchronize():
+                optimizer.step()
+        elif stepping == "closure":
+            loss = optimizer.step(backward)
+        elif stepping == "scaler":
+            scaler.step(optimizer)
+            scaler.update()
+        else:
+            optimizer.step()
+        assert loss is not None
+        assert hvd.metrics()["tensors"] - before == 4
+        assert 1 <= hvd.metrics()["batches"] - batches <= 4
+    peers.assert_same_bits(*model.parameters())

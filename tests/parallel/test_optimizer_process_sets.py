@@ -70,6 +70,26 @@ def test_outside_the_set_nothing_is_reduced(halves: list[hvd.ProcessSet], peers:
     assert_close(model, expected)
 
 
+def test_parameters_and_state_come_from_a_root_of_the_set(halves: list[hvd.ProcessSet], peers: Peers) -> None:
+    own = halves[peers.rank % 2]
+    root = own.ranks[-1]
+    model = linear(peers.rank)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1 * (peers.rank + 1))
+    if peers.rank == root:
+        model(data(0, peers.rank)).square().mean().backward()
+        optimizer.step()
+    hvd.broadcast_parameters(model.state_dict(), root_rank=root, process_set=own)
+    hvd.broadcast_optimizer_state(optimizer, root_rank=root, process_set=own)
+    expected = linear(root)
+    inner = torch.optim.Adam(expected.parameters(), lr=0.1 * (root + 1))
+    expected(data(0, root)).square().mean().backward()
+    inner.step()
+    assert_close(model, expected)
+    assert optimizer.param_groups[0]["lr"] == inner.param_groups[0]["lr"]
+    moment = optimizer.state[model.weight]["exp_avg"]
+    torch.testing.assert_close(moment, inner.state[expected.weight]["exp_avg"])
+
+
 def test_a_set_that_is_not_added_is_refused(peers: Peers) -> None:
     for wrong in (hvd.ProcessSet([0]), "evens", [0]):
         with pytest.raises(ValueError, match=r"process_set|not added"):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from harness.peers import Peers
-from small_models import sgd
+from small_models import assert_close, linear, sgd
 
 import hora.torch as hvd
 from hora import _core
@@ -63,6 +63,47 @@ def test_beside_dense_gradients_with_an_adaptive_optimizer(peers: Peers) -> None
             optimizer.step()
             optimizer.zero_grad()
     peers.assert_same_bits(*model.parameters())
+
+
+class Mixed(torch.nn.Module):
+    """Two embeddings beside dense layers."""
+
+    def __init__(self, sparse: bool) -> None:
+        super().__init__()
+        self.users, self.dense, self.items = embedding(sparse), linear(3, COLUMNS, 2), embedding(sparse)
+
+    def forward(self, users: list[int], items: list[int]) -> torch.Tensor:
+        of_users, of_items = (
+            table(torch.tensor(rows, dtype=torch.int64)).sum(0)
+            for table, rows in ((self.users, users), (self.items, items))
+        )
+        return self.dense(of_users + 2 * of_items).square().sum()
+
+
+@pytest.mark.parametrize("groups", [None, 2])
+@pytest.mark.parametrize("sparse_as_dense", [False, True])
+def test_dense_and_sparse_gradients_in_one_optimizer(
+    sparse_as_dense: bool, groups: int | None, peers: Peers
+) -> None:
+    model, expected = Mixed(True), Mixed(False)
+    optimizer = hvd.DistributedOptimizer(
+        sgd(model, lr=0.01), model.named_parameters(), groups=groups, sparse_as_dense=sparse_as_dense
+    )
+    inner = sgd(expected, lr=0.01)
+    for step in range(3):
+        users = [[] if rank == 0 else [step, rank, rank] for rank in range(peers.size)]
+        items = [[5 * rank, step] if rank != 1 else [] for rank in range(peers.size)]
+        optimizer.zero_grad()
+        model(users[peers.rank], items[peers.rank]).backward()
+        optimizer.step()
+        inner.zero_grad()
+        (sum(map(expected, users, items)) / peers.size).backward()
+        inner.step()
+        assert model.users.weight.grad.is_sparse and not model.dense.weight.grad.is_sparse
+        rows = model.users.weight.grad.coalesce().indices().flatten().tolist()
+        assert set(rows) == {row for each in users for row in each}
+    peers.assert_same_bits(*model.parameters())
+    assert_close(model, expected)
 
 
 def test_missing_gradient_counts_as_zero_once_sparse_ones_were_seen(peers: Peers) -> None:

@@ -137,6 +137,41 @@ def test_gradients_survive_the_broadcast(peers: Peers) -> None:
         assert torch.equal(parameter, weight)
 
 
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_no_step_is_taken(kind: str, wrapped: bool, peers: Peers) -> None:
+    """Neither where state is missing nor where it is made; a rank without gradients stays without."""
+    model = make_model(seed=0)
+    optimizer = OPTIMIZERS[kind](model.parameters())
+    if peers.rank == 0:
+        step(model, optimizer)
+        for parameter in model.parameters():
+            parameter.grad = None
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    if wrapped:
+        optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
+    steps: list[object] = []
+    optimizer.register_step_pre_hook(lambda *_: steps.append("step"))
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    for _ in range(2):
+        hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    assert steps == []
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert all(map(torch.equal, model.parameters(), before))
+    counts = [int(state["step"]) for state in optimizer.state.values() if "step" in state]
+    assert counts == [1] * (0 if kind.startswith("SGD") else 4)
+
+
+def test_a_root_without_state_empties_that_of_the_others(peers: Peers) -> None:
+    model = make_model(seed=0)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1 * (peers.rank + 1))
+    if peers.rank > 0:
+        step(model, optimizer)
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    assert len(optimizer.state) == 0
+    assert optimizer.param_groups[0]["lr"] == 0.1
+
+
 @pytest.mark.parametrize("kind", ["SGD momentum", "Adam"])
 def test_distributed_optimizer_after_a_checkpoint_on_the_root(kind: str, peers: Peers) -> None:
     model = make_model(seed=peers.rank)

@@ -224,6 +224,9 @@ def test_init_adds_sets(restart: Any, peers: Peers) -> None:
             assert hora.allreduce(numpy.ones(1), process_set=each).tolist() == [1]
         peers.wait()
     hvd.shutdown()
+    hvd.init(process_sets=(each for each in sets))
+    assert None not in [each.process_set_id for each in sets]
+    hvd.shutdown()
     with pytest.raises(ValueError, match="more than once"):
         hvd.init(process_sets=[[0], hvd.ProcessSet([0])])
     with pytest.raises(ValueError, match="99"):
