@@ -1,0 +1,8 @@
+"""``horovod.torch.compression``: converting tensors before they are sent."""
+
+from __future__ import annotations
+
+from hora.compression import Compressor
+from hora.torch import Compression
+
+__all__ = ["Compression", "Compressor"]
