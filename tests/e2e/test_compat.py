@@ -43,7 +43,7 @@ total = synchronize(allreduce_async(torch.ones(1), op=hvd.Sum, name="total"))
 weights = hvd.allgather_object(model[0].weight.tolist())
 assert all(each == weights[0] for each in weights)
 # One write, which the lines of other ranks cannot get into.
-sys.stdout.write(f"module {__name__} ranks {int(total)} arguments {sys.argv[1:]}\n")
+sys.stdout.write(f"module {__name__} ranks {int(total)} arguments {sys.argv[1:]}\\n")
 """
 
 
