@@ -193,14 +193,24 @@ void Engine::park(Submission submission) {
   parked_.emplace(std::move(key), std::move(submission));
 }
 
+/// Only a rank that has joined takes part without having called.
+void Engine::check_parked(const Batch& batch) const {
+  if (batch.process_set() == kGlobalSet && parked_.contains(Key::join())) return;
+  for (const BatchEntry& entry : batch.entries) {
+    if (parked_.contains(entry.key)) continue;
+    raise(ErrorKind::kSessionFailed, "a batch names {}, which this rank has not submitted",
+          entry.key.to_string());
+  }
+}
+
 std::vector<Submission> Engine::unpark(const Batch& batch) {
+  check_parked(batch);
   std::vector<Submission> calls;
   for (const BatchEntry& entry : batch.entries) {
     auto node = parked_.extract(entry.key);
     if (!node.empty()) {
       calls.push_back(std::move(node.mapped()));
     } else {
-      // Only a rank that has joined takes part without having called.
       Submission& absent = calls.emplace_back();
       absent.is_absent = true;
       absent.handle = std::make_shared<Handle>(entry.key);

@@ -80,6 +80,7 @@ class Engine {
   void depart(const Departure& departure);
   void fail(const Failure& failure);
   void end(const Error& reason);
+  void check_parked(const Batch& batch) const;
   [[nodiscard]] std::vector<Submission> unpark(const Batch& batch);
 
   const std::unique_ptr<Transport> transport_;
