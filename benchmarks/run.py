@@ -31,8 +31,8 @@ SUBMIT_TARGETS_US = {  # per tensor
     "group_attributes": ("  of a group of 200, attributes", 1.0),
 }
 
-# "keepmalloc", for every contender: memory once obtained is never given back, so that page faults, which are
-# very expensive on some virtual machines, are not taken for the cost of an algorithm.
+# "keepmalloc", for every contender of the sweep: memory once obtained is never given back, so that page
+# faults, which are very expensive on some virtual machines, are not taken for the cost of an algorithm.
 KEEPMALLOC = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_ARENA_MAX": "1"}
 
 
@@ -42,10 +42,10 @@ def mpirun(ranks: int) -> list[str]:
     return ["mpirun", "-np", str(ranks), "--bind-to", "none", "--oversubscribe", *as_root, sys.executable]
 
 
-def run(title: str, command: list[str], limit_s: float) -> None:
+def run(title: str, command: list[str], limit_s: float, malloc: dict[str, str] | None = None) -> None:
     """Run one measurement, which prints for itself, or end the program."""
     print(f"\n== {title}", flush=True)
-    environment = {**os.environ, **KEEPMALLOC, "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, **(malloc or {}), "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(command, env=environment)
     try:
         code = process.wait(limit_s)
@@ -115,9 +115,9 @@ def main() -> None:
     submit = [str(PYTHON_BENCHMARKS / "submit.py"), "--json", str(OUTPUT / "submit.json")]
     run("submissions from Python", [*mpirun(2), *submit], limit_s=40)
     sweep = [str(PYTHON_BENCHMARKS / "sweep.py"), "--json", str(OUTPUT / "sweep.json")]
-    run("sweep", [*mpirun(2), *sweep, "--budget", str(options.budget)], limit_s=options.budget + 40)
+    run("sweep", [*mpirun(2), *sweep, "--budget", str(options.budget)], options.budget + 40, KEEPMALLOC)
     kernels = [f"--benchmark_out={OUTPUT / 'kernels.json'}", "--benchmark_min_time=0.1"]
-    run("reduction kernels", [str(options.kernels), *kernels], limit_s=60)
+    run("reduction kernels", [str(options.kernels), *kernels], 60, KEEPMALLOC)
     print(f"\n{time.monotonic() - start:.0f} s, figures in {OUTPUT.relative_to(ROOT)}")
     Console().print(target_table())
 
