@@ -50,8 +50,7 @@ void warn_about_binding(const Topology& topology) {
   std::call_once(told, [] {
     log_warning(
         "this rank may run on one core only, which its main thread and hora's background thread have to "
-        "share; "
-        "start with 'mpirun --bind-to none'");
+        "share; start with 'mpirun --bind-to none'");
   });
 }
 

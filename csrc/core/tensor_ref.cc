@@ -18,7 +18,9 @@ std::size_t TensorType::row_bytes() const {
 }
 
 std::string describe(DType dtype, std::span<const std::int64_t> shape) {
-  return fmt::format("{}[{}]", name(dtype), join(shape, ","));
+  std::vector<std::string> extents;
+  for (const std::int64_t extent : shape) extents.push_back(extent < 0 ? "*" : fmt::format("{}", extent));
+  return fmt::format("{}[{}]", name(dtype), join(extents, ","));
 }
 
 }  // namespace hora

@@ -16,7 +16,7 @@ using Shape = std::vector<std::int64_t>;
 /// Number of elements; 1 for a scalar.
 [[nodiscard]] std::int64_t element_count(std::span<const std::int64_t> shape);
 
-/// "float32[2,3]".
+/// "float32[2,3]"; an extent that is not agreed is "*".
 [[nodiscard]] std::string describe(DType dtype, std::span<const std::int64_t> shape);
 
 /// What the ranks agree on about one tensor.

@@ -22,7 +22,7 @@ Signature fusion_key(const Signature& signature) {
 
 bool may_share_batch(const Signature& signature, const FusionOptions& options) {
   return options.fusable[static_cast<std::size_t>(signature.op)] && options.threshold_bytes != 0 &&
-         signature.bytes() <= options.threshold_bytes && !signature.tensors.empty() && signature.is_uniform();
+         !signature.tensors.empty() && signature.is_uniform();
 }
 
 }  // namespace
@@ -36,8 +36,9 @@ std::vector<Batch> fuse(std::vector<ReadyCall> ready, const FusionOptions& optio
   std::map<int, std::unordered_map<Signature, Open>> open;  // by number of contributors
   for (ReadyCall& call : ready) {
     const Signature& signature = call.entry.signature;
-    if (may_share_batch(signature, options)) {
-      const std::uint64_t bytes = signature.bytes();
+    const bool may_share = may_share_batch(signature, options);
+    const std::uint64_t bytes = may_share ? signature.bytes() : 0;
+    if (may_share && bytes <= options.threshold_bytes) {
       const auto [found, is_new] =
           open[call.contributors].try_emplace(fusion_key(signature), Open{batches.size(), 0});
       Open& current = found->second;

@@ -11,14 +11,6 @@
 namespace hora {
 namespace {
 
-std::string describe_shape(const Shape& shape) {
-  std::vector<std::string> extents;
-  for (const std::int64_t extent : shape) {
-    extents.push_back(extent == Signature::kRagged ? "*" : fmt::format("{}", extent));
-  }
-  return fmt::format("[{}]", join(extents, ","));
-}
-
 /// The first tensor about which the variants differ; nothing when there is none, or their numbers differ.
 std::optional<std::size_t> odd_tensor(std::span<const Variant> all) {
   const Signature* first = nullptr;
@@ -44,11 +36,10 @@ std::optional<std::size_t> odd_tensor(std::span<const Variant> all) {
 std::string describe_tensors(const Signature& signature, std::optional<std::size_t> odd) {
   const std::vector<TensorType>& tensors = signature.tensors;
   if (tensors.empty()) return "no tensor";
-  if (tensors.size() == 1) return std::string(name(tensors[0].dtype)) + describe_shape(tensors[0].shape);
+  if (tensors.size() == 1) return describe(tensors[0].dtype, tensors[0].shape);
   if (!odd) return fmt::format("{} tensors", tensors.size());
   const TensorType& tensor = tensors[*odd];
-  return fmt::format("{}{} as tensor {} of {}", name(tensor.dtype), describe_shape(tensor.shape), *odd,
-                     tensors.size());
+  return fmt::format("{} as tensor {} of {}", describe(tensor.dtype, tensor.shape), *odd, tensors.size());
 }
 
 std::string describe(const Variant& variant, std::span<const Variant> all) {
