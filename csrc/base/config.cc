@@ -43,6 +43,20 @@ bool parse_join_rule(std::string_view value) {
   return value == "horovod";
 }
 
+std::optional<bool> parse_choice(std::string_view value, std::string_view yes, std::string_view no) {
+  if (value == "auto") return std::nullopt;
+  if (value != yes && value != no) throw std::invalid_argument("unknown choice");
+  return value == yes;
+}
+
+bool parse_flag(std::string_view value) {
+  for (const std::string_view yes : {"1", "true", "yes", "on"})
+    if (value == yes) return true;
+  for (const std::string_view no : {"0", "false", "no", "off"})
+    if (value == no) return false;
+  throw std::invalid_argument("not a flag");
+}
+
 constexpr std::uint64_t kTebi = std::uint64_t{1} << 40;
 
 const std::vector<SettingInfo>& table() {
@@ -67,6 +81,34 @@ const std::vector<SettingInfo>& table() {
        "and every collective goes on. horovod: it divides by all ranks, and only allreduce and barrier go "
        "on. Rank 0 decides for all.",
        [](Settings& s, std::string_view v) { s.joins_like_horovod = parse_join_rule(v); }},
+      {"HORA_SHARED_MEMORY", "true", "true or false",
+       "Ranks of one host talk through shared memory; without it, everything goes over MPI. The lowest rank "
+       "of a "
+       "host decides for it.",
+       [](Settings& s, std::string_view v) { s.shared_memory = parse_flag(v); }},
+      {"HORA_SHARED_MEMORY_DIRECTORY", "", "a directory on a tmpfs, such as /dev/shm",
+       "Where shared memory is taken from instead of anonymous memory; only to limit it.",
+       [](Settings& s, std::string_view v) { s.shared_memory_directory = std::string(v); }},
+      {"HORA_REDUCTION", "auto", "auto, one-phase or two-phase",
+       "How ranks that share memory reduce: every rank everything, or every rank a slice which the others "
+       "then "
+       "read. auto measures; rank 0 decides for all.",
+       [](Settings& s, std::string_view v) {
+         s.route.one_phase = parse_choice(v, "one-phase", "two-phase");
+       }},
+      {"HORA_STREAMING", "auto", "auto, true or false",
+       "Whether ranks that share memory write blocks for each other past the caches. auto measures; rank 0 "
+       "decides "
+       "for all.",
+       [](Settings& s, std::string_view v) { s.route.streaming = parse_choice(v, "true", "false"); }},
+      {"HORA_BLOCK_BYTES", "0", "0, or 64 to 524288 bytes",
+       "Size of the blocks in which ranks that share memory hand each other data; 0 measures. Rank 0 decides "
+       "for "
+       "all.",
+       [](Settings& s, std::string_view v) {
+         s.route.block_bytes = parse_number(v, 0, 512 * 1024);
+         if (s.route.block_bytes != 0 && s.route.block_bytes < 64) throw std::invalid_argument("too small");
+       }},
       {"HORA_LOG_LEVEL", "warning", "trace, debug, info, warning, error or off", "What is written to stderr.",
        [](Settings& s, std::string_view v) { s.log_level = parse_log_level(v); }, "HOROVOD_LOG_LEVEL"},
   };

@@ -10,6 +10,13 @@
 
 namespace hora {
 
+/// What is fixed about how data moves inside a host; the rest is chosen by measuring.
+struct RouteSettings {
+  std::optional<bool> one_phase;
+  std::optional<bool> streaming;
+  std::uint64_t block_bytes = 0;  ///< 0: chosen
+};
+
 /// Every setting of the library, read once when a session starts. Defaults are the member initialisers.
 struct Settings {
   std::uint64_t fusion_threshold = 32u << 20;
@@ -17,6 +24,10 @@ struct Settings {
   std::uint64_t piece_bytes = 64u << 20;
   std::vector<int> host_split;
   bool joins_like_horovod = false;
+  RouteSettings route;
+  bool shared_memory = true;
+  std::string shared_memory_directory;
+  std::uint64_t shared_heap_bytes = std::uint64_t{32} << 30;
   std::string log_level = "warning";
 };
 

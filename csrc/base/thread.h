@@ -23,6 +23,15 @@ class StandardFloatMode {
   std::fenv_t saved_;
 };
 
+/// For loops that wait for another core: lets the other thread of this core run, and saves power.
+inline void relax_core() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
 /// Number of cores this process may run on.
 [[nodiscard]] int usable_cores();
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/request.h"
+#include "core/route.h"
 
 namespace hora {
 
@@ -19,8 +20,11 @@ struct BatchEntry {
 /// What all ranks agreed to do next: one op over calls that only differ in names and shapes, or one error.
 struct Batch {
   std::vector<BatchEntry> entries;
+  std::uint64_t number = 0;       ///< place in the job's sequence
   std::uint64_t piece_bytes = 0;  ///< largest single message, chosen by the root
+  Route route;                    ///< how data moves inside a host, chosen by the root
   int contributors = 0;    ///< ranks that take part with data; fewer than the set has when some have joined
+  int divisor = 0;         ///< what Average divides by
   std::int64_t value = 0;  ///< what the root decided: the last rank to join, or the id of a process set
   std::string error;       ///< not empty: the entry fails with this text on every rank
 

@@ -29,11 +29,22 @@ constexpr auto kHelpingTime = std::chrono::milliseconds(2);
 // How long the background thread stays away when another has the role.
 constexpr auto kLentPause = std::chrono::milliseconds(1);
 constexpr int kRoleAttempts = 100;
+// So often a thread that waits for another core looks before it yields its own, where ranks have a core each.
+constexpr int kSpins = 1000;
 
-NegotiatorOptions negotiator_options(const Settings& settings) {
+NegotiatorOptions negotiator_options(const Settings& settings, RouteChooser& chooser) {
   return {{settings.fusion_threshold, settings.piece_bytes, fusable_ops()},
           settings.cache_capacity,
-          settings.joins_like_horovod};
+          settings.joins_like_horovod,
+          [&chooser](const Batch& batch) { return chooser.choose(batch); }};
+}
+
+std::vector<int> local_ranks(const Topology& topology) {
+  std::vector<int> local(static_cast<std::size_t>(topology.size()), -1);
+  int number = 0;
+  for (const int rank : topology.ranks_on(topology.host_of(topology.rank())))
+    local[static_cast<std::size_t>(rank)] = number++;
+  return local;
 }
 
 }  // namespace
@@ -41,9 +52,13 @@ NegotiatorOptions negotiator_options(const Settings& settings) {
 Engine::Engine(std::unique_ptr<Transport> transport, const Settings& settings)
     : transport_(std::move(transport)),
       backends_(make_backends()),
-      exchange_(*transport_, Negotiator(Tree(topology(), kTreeArity), negotiator_options(settings)),
+      route_chooser_(settings),
+      exchange_(*transport_,
+                Negotiator(Tree(topology(), kTreeArity), negotiator_options(settings, route_chooser_)),
                 counters_),
       process_sets_(topology().size()),
+      local_ranks_(local_ranks(topology())),
+      spins_(usable_cores() >= topology().local_size() ? kSpins : 0),
       thread_([this] { run(); }) {}
 
 Engine::~Engine() {
@@ -60,10 +75,10 @@ void Engine::refuse(Submission submission) {
   announce_soon();
 }
 
-/// A background thread that looks by itself every other millisecond is not woken: that would take a core from
-/// the caller's computation, and a caller who waits does the work himself.
+/// A background thread that looks by itself now and then is not woken: that would take a core from the
+/// caller's computation, and a caller who waits does the work himself.
 void Engine::announce_soon() {
-  if (transport_->notices_arrivals()) transport_->wake();
+  if (transport_->notices_arrivals()) transport_->nudge();
 }
 
 bool Engine::wait_until(Handle& handle, TimePoint deadline) {
@@ -83,13 +98,18 @@ void Engine::help(const Handle& handle, TimePoint deadline) {
   }
   if (role) {
     const StandardFloatMode mode;
+    transport_->stay_up();
+    helped_ = true;
     try {
       last_work_ = Clock::now();
-      while (!handle.done() && !is_over()) {
-        if (turn()) continue;
+      for (int idle_turns = 0; !handle.done() && !is_over();) {
+        if (turn()) {
+          idle_turns = 0;
+          continue;
+        }
         const TimePoint now = Clock::now();
         if (now > deadline || now - last_work_ > kHelpingTime) break;
-        std::this_thread::yield();
+        if (++idle_turns > spins_) std::this_thread::yield();
       }
     } catch (const std::exception& error) {
       broken_ = exchange_.failure.value_or(Failure{topology().rank(), error.what()});
@@ -132,18 +152,27 @@ void Engine::run() {
 
 void Engine::run_until_departure() {
   for (;;) {
-    Duration rest = kLentPause;
+    Rest next{kLentPause};
     if (std::unique_lock role(role_, std::try_to_lock); role) {
       if (broken_) raise(ErrorKind::kSessionFailed, "{}", broken_->reason);
       if (is_over()) return;
-      if (turn()) continue;
-      rest = pause();
+      if (turn()) {
+        helped_ = false;
+        continue;
+      }
+      next = rest();
     }
-    if (rest == Duration::zero()) {
-      std::this_thread::yield();
-    } else {
-      transport_->sleep(rest);
-    }
+    take(next);
+  }
+}
+
+void Engine::take(const Rest& rest) {
+  if (rest.time == Duration::zero()) {
+    std::this_thread::yield();
+  } else if (rest.ends_early) {
+    transport_->sleep(rest.time);
+  } else {
+    transport_->nap(rest.time);
   }
 }
 
@@ -253,11 +282,26 @@ void Engine::run_batch(const Batch& batch, std::vector<Submission>& calls) {
     raise(ErrorKind::kSessionFailed, "no backend for {}", name(batch.signature().device));
   }
   const std::int32_t process_set = batch.process_set();
-  const Group group(*transport_, process_sets_.find(process_set), process_set % kTags, batch.piece_bytes,
-                    [this] {
-                      if (!advance(false)) std::this_thread::yield();
-                    });
+  const RankList ranks = process_sets_.find(process_set);
+  const Group::Pump pump = [this] {
+    if (!advance(false)) std::this_thread::yield();
+  };
+  std::optional<Slots> slots;
+  if (shares_memory(*ranks))
+    slots.emplace(*transport_->host_memory(), slot_ledger_, local_ranks_, ranks, batch.number, spins_, pump);
+  const Group group(*transport_, ranks, process_set % kTags, batch.piece_bytes, pump,
+                    slots ? &*slots : nullptr);
+  const TimePoint start = Clock::now();
   (*backend)->run(batch, calls, group);
+  if (topology().rank() != 0 || !slots) return;
+  if (const std::string news = route_chooser_.learn(batch, Clock::now() - start); !news.empty())
+    log_info(news);
+}
+
+bool Engine::shares_memory(const std::vector<int>& ranks) const {
+  return ranks.size() > 1 && transport_->host_memory() != nullptr &&
+         std::ranges::all_of(ranks,
+                             [this](int rank) { return local_ranks_[static_cast<std::size_t>(rank)] >= 0; });
 }
 
 void Engine::apply_set_change(const Batch& batch) {
@@ -281,12 +325,13 @@ void Engine::apply_set_change(const Batch& batch) {
   });
 }
 
-Duration Engine::pause() {
+Rest Engine::rest() {
   // MPI moves a message only while it is called.
-  if (!transport_->flushed()) return Duration::zero();
+  if (!transport_->flushed()) return {Duration::zero()};
   return choose_rest({.quiet = Clock::now() - last_work_,
                       .caller_waits = waiting_ > 0 || leaving_,
                       .answer_due = !parked_.empty(),
+                      .helped = helped_,
                       .notices_arrivals = transport_->notices_arrivals()});
 }
 

@@ -13,11 +13,14 @@
 #include "backends/backend.h"
 #include "base/clock.h"
 #include "base/config.h"
+#include "collectives/select.h"
 #include "core/submission.h"
 #include "engine/counters.h"
 #include "engine/exchange.h"
 #include "engine/process_sets.h"
+#include "engine/rest.h"
 #include "engine/submissions.h"
+#include "transport/shm/slots.h"
 #include "transport/transport.h"
 
 namespace hora {
@@ -76,7 +79,9 @@ class Engine {
   void execute(Batch batch);
   void run_batch(const Batch& batch, std::vector<Submission>& calls);
   void apply_set_change(const Batch& batch);
-  [[nodiscard]] Duration pause();
+  [[nodiscard]] Rest rest();
+  void take(const Rest& rest);
+  [[nodiscard]] bool shares_memory(const std::vector<int>& ranks) const;
   void depart(const Departure& departure);
   void fail(const Failure& failure);
   void end(const Error& reason);
@@ -86,13 +91,18 @@ class Engine {
   const std::unique_ptr<Transport> transport_;
   const std::vector<std::unique_ptr<Backend>> backends_;
   Counters counters_;
+  RouteChooser route_chooser_;
   Exchange exchange_;
   Submissions submissions_;
   ProcessSets process_sets_;
+  SlotLedger slot_ledger_;
+  std::vector<int> local_ranks_;  // number on this host of each rank, -1 elsewhere
+  const int spins_;
   std::atomic<int> waiting_{0};
   std::atomic<bool> leaving_{false};
   std::mutex role_;
   TimePoint last_work_ = Clock::now();
+  bool helped_ = false;            // the last work was done by a helping thread
   std::optional<Failure> broken_;  // found by a helping thread
   bool ended_ = false;
   bool leave_announced_ = false;

@@ -3,17 +3,36 @@
 #include <algorithm>
 
 namespace hora {
+namespace {
 
 using namespace std::chrono_literals;
 
-Duration choose_rest(const RestState& state) {
-  if (state.notices_arrivals) return 100ms;
+constexpr Duration kLong = 10s;
+// After so much silence an answer is not likely to come soon.
+constexpr Duration kStale = 20ms;
+
+Rest rest_of_notified(const RestState& state) {
+  if (!state.caller_waits && state.quiet < kStale) {
+    if (state.answer_due) return {std::clamp<Duration>(state.quiet / 4, 100us, 1ms)};
+    if (state.helped) return {1ms};
+  }
+  return {kLong, true};
+}
+
+Duration pause_of_polling(const RestState& state) {
   if (state.caller_waits) {
     if (state.quiet < 2ms) return 0ns;
     return std::clamp<Duration>(state.quiet / 16, 20us, 200us);
   }
   if (state.answer_due) return std::clamp<Duration>(state.quiet / 4, 200us, 1ms);
   return std::clamp<Duration>(state.quiet / 16, 200us, 2ms);
+}
+
+}  // namespace
+
+Rest choose_rest(const RestState& state) {
+  if (state.notices_arrivals) return rest_of_notified(state);
+  return {pause_of_polling(state)};
 }
 
 }  // namespace hora

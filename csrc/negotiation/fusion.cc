@@ -53,6 +53,7 @@ std::vector<Batch> fuse(std::vector<ReadyCall> ready, const FusionOptions& optio
     Batch batch;
     batch.piece_bytes = options.piece_bytes;
     batch.contributors = call.contributors;
+    batch.divisor = call.divisor;
     batch.entries.push_back(std::move(call.entry));
     batches.push_back(std::move(batch));
   }

@@ -12,6 +12,7 @@ namespace hora {
 struct ReadyCall {
   BatchEntry entry;
   int contributors = 0;
+  int divisor = 0;
 };
 
 struct FusionOptions {

@@ -57,6 +57,22 @@ void write_entry(ByteWriter& out, IdWriter& ids, const BatchEntry& entry, std::u
   entry.signature.write(out);
 }
 
+void write_route(ByteWriter& out, const Route& route) {
+  out.fixed(route.reduction);
+  out.fixed(route.streaming);
+  out.varint(route.block_bytes);
+}
+
+Route read_route(ByteReader& in) {
+  Route route;
+  route.reduction = in.one_of<Route::Reduction>(2);
+  route.streaming = in.one_of<bool>(2);
+  route.block_bytes = static_cast<std::uint32_t>(in.varint());
+  if (route.block_bytes < Route::kLeastBlockBytes)
+    raise(ErrorKind::kSessionFailed, "damaged message: blocks of {} bytes", route.block_bytes);
+  return route;
+}
+
 BatchEntry read_entry(ByteReader& in, IdReader& ids, std::int32_t process_set, Cache& cache) {
   BatchEntry entry;
   entry.id = ids.read(in);
@@ -132,10 +148,13 @@ Bytes encode(const Plan& plan, std::uint32_t first_new_id) {
   ByteWriter out = begin(MessageKind::kPlan);
   out.signed_varint(plan.process_set);
   out.varint(plan.batches.size());
+  out.varint(plan.batches.empty() ? 0 : plan.batches.front().number);  // the others follow
   IdWriter ids;
   for (const Batch& batch : plan.batches) {
     out.varint(batch.piece_bytes);
+    write_route(out, batch.route);
     out.varint(static_cast<std::uint64_t>(batch.contributors));
+    out.varint(static_cast<std::uint64_t>(batch.divisor));
     out.signed_varint(batch.value);
     out.text(batch.error);
     out.varint(batch.entries.size());
@@ -151,10 +170,14 @@ Plan decode_plan(std::span<const std::byte> message, Cache& cache) {
   Plan plan;
   plan.process_set = static_cast<std::int32_t>(in.signed_varint());
   plan.batches.resize(in.length());
+  std::uint64_t number = in.varint();
   IdReader ids;
   for (Batch& batch : plan.batches) {
+    batch.number = number++;
     batch.piece_bytes = in.varint();
+    batch.route = read_route(in);
     batch.contributors = static_cast<int>(in.varint());
+    batch.divisor = static_cast<int>(in.varint());
     batch.value = in.signed_varint();
     batch.error = in.text();
     const std::size_t entries = in.length();

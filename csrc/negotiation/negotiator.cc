@@ -191,7 +191,7 @@ void Negotiator::complete_at_root(const Key& key, Pending pending) {
   std::string error = find_error(key, pending);
   BatchEntry entry{key, std::move(pending.seen.front().signature), 0};
   if (error.empty()) {
-    ready_.push_back({std::move(entry), divisor(key, pending)});
+    ready_.push_back({std::move(entry), pending.contributors, divisor(key, pending)});
     return;
   }
   Batch batch;
@@ -289,6 +289,10 @@ void Negotiator::plan_set(std::int32_t process_set, std::vector<ReadyCall> ready
     plan.departure = std::exchange(departure_, std::nullopt);
   }
   if (plan.batches.empty() && !plan.departure) return;
+  for (Batch& batch : plan.batches) {
+    batch.number = batches_++;
+    batch.route = options_.choose_route(batch);
+  }
   const Bytes encoded = encode(plan, first_new_id);
   pass_plan(std::move(plan), encoded);
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,6 +22,8 @@ struct NegotiatorOptions {
   FusionOptions fusion;
   std::uint64_t cache_capacity = 0;
   bool joins_like_horovod = false;  ///< see the setting HORA_JOIN_RULE
+  /// How a batch moves its data inside a host; asked at the root.
+  std::function<Route(const Batch& batch)> choose_route = [](const Batch&) { return Route{}; };
 };
 
 /// Agreement as a state machine: announcements in, one sequence of batches out, the same on every rank.
@@ -139,6 +142,7 @@ class Negotiator {
   std::vector<Batch> errors_;                // root only
   std::unordered_map<std::int32_t, Members> sets_;
   std::int32_t last_set_ = kGlobalSet;  // root only
+  std::uint64_t batches_ = 0;           // root only: planned so far
   std::vector<int> joined_;             // ranks of this subtree, in the order in which they joined
   bool self_joined_ = false;
   std::vector<int> joined_below_;       // by child

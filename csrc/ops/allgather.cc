@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "collectives/ring.h"
+#include "collectives/shared_memory/shared_memory.h"
 #include "ops/ops.h"
 
 namespace hora {
@@ -11,6 +12,7 @@ namespace {
 
 /// Every member's number of rows; exchanged among the members as the first step of the operation.
 std::vector<std::int64_t> gather_rows(const Group& group, std::int64_t own_rows) {
+  if (group.slots() != nullptr) return shared_exchange(*group.slots(), {&own_rows, 1});
   std::vector<std::int64_t> rows(static_cast<std::size_t>(group.size()));
   rows[static_cast<std::size_t>(group.rank())] = own_rows;
   const std::vector<std::size_t> bounds = chunk_bounds(group, rows.size(), sizeof(std::int64_t));
@@ -18,7 +20,7 @@ std::vector<std::int64_t> gather_rows(const Group& group, std::int64_t own_rows)
   return rows;
 }
 
-void allgather_one(const Group& group, const HostTensor& tensor) {
+void allgather_one(const Group& group, const HostTensor& tensor, const Route& route) {
   // A rank that has joined contributes no rows.
   const std::int64_t own_rows = tensor.is_absent ? 0 : tensor.local.rows;
   Output& output = *tensor.result;
@@ -33,7 +35,11 @@ void allgather_one(const Group& group, const HostTensor& tensor) {
   output.data = std::make_shared_for_overwrite<std::byte[]>(bounds.back());
   const auto own = static_cast<std::size_t>(group.rank());
   std::copy_n(tensor.local.input, bounds[own + 1] - bounds[own], output.data.get() + bounds[own]);
-  ring_allgather(group, {output.data.get(), bounds.back()}, bounds);
+  if (group.slots() != nullptr) {
+    shared_allgather(*group.slots(), {output.data.get(), bounds.back()}, bounds, route);
+  } else {
+    ring_allgather(group, {output.data.get(), bounds.back()}, bounds);
+  }
 }
 
 }  // namespace
@@ -47,7 +53,7 @@ void check_allgather(const Submission& submission, const std::vector<int>&) {
 }
 
 void allgather_on_host(const HostCall& call) {
-  for (const HostTensor& tensor : call.tensors) allgather_one(call.group, tensor);
+  for (const HostTensor& tensor : call.tensors) allgather_one(call.group, tensor, call.batch.route);
 }
 
 }  // namespace hora

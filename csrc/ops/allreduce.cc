@@ -6,6 +6,7 @@
 #include "collectives/chunks.h"
 #include "collectives/convert.h"
 #include "collectives/ring.h"
+#include "collectives/shared_memory/shared_memory.h"
 #include "ops/ops.h"
 #include "ops/scaling.h"
 
@@ -67,11 +68,24 @@ void check_allreduce(const Submission& submission, const std::vector<int>&) {
   }
 }
 
+namespace {
+
+void allreduce_in_slots(const HostCall& call) {
+  Pieces pieces(size_of(call.dtype));
+  for (const HostTensor& tensor : call.tensors)
+    pieces.add(tensor.local.input, tensor.local.output, tensor.type->count());
+  shared_allreduce(*call.group.slots(), pieces, reduction_of(call.batch, call.dtype), call.all_contribute(),
+                   call.batch.route);
+}
+
+}  // namespace
+
 /// Each rank finishes the chunk that it has reduced, so that scaling and rounding cost 1/size of the data and
 /// halves travel as halves in the second half of the ring.
 void allreduce_on_host(const HostCall& call) {
   const ReduceOp reduce = call.batch.signature().reduce;
   if (reduce == ReduceOp::kAdasum) return adasum_on_host(call);
+  if (call.group.slots() != nullptr) return allreduce_in_slots(call);
   const DType dtype = call.dtype;
   const DType type = accumulation_type(dtype);
   const Scaling scaling = scaling_of(call.batch, dtype);

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "collectives/shared_memory/shared_memory.h"
 #include "ops/ops.h"
 
 namespace hora {
@@ -28,18 +29,34 @@ std::vector<std::size_t> byte_bounds(const std::vector<std::int64_t>& rows, std:
   return bounds;
 }
 
-void alltoall_one(const Group& group, const HostTensor& tensor) {
+void alltoall_one(const Group& group, const HostTensor& tensor, const Route& route) {
   // A rank that has joined sends nothing to anyone.
   std::vector<std::int64_t> splits(tensor.splits.begin(), tensor.splits.end());
   splits.resize(static_cast<std::size_t>(group.size()));
+  Slots* const slots = group.slots();
+  const std::size_t row_bytes = tensor.type->row_bytes();
+  std::vector<std::size_t> bytes;  // for each pair of ranks, where they share memory
   Output& output = *tensor.result;
-  output = {nullptr, tensor.type->shape, tensor.type->dtype, exchange_splits(group, splits)};
+  output = {nullptr, tensor.type->shape, tensor.type->dtype, {}};
+  if (slots != nullptr) {
+    const std::vector<std::int64_t> all = shared_exchange(*slots, splits);
+    for (const std::int64_t rows : all) bytes.push_back(static_cast<std::size_t>(rows) * row_bytes);
+    for (std::size_t from = 0; from < splits.size(); ++from)
+      output.sizes.push_back(all[from * splits.size() + static_cast<std::size_t>(group.rank())]);
+  } else {
+    output.sizes = exchange_splits(group, splits);
+  }
   output.shape.front() = std::accumulate(output.sizes.begin(), output.sizes.end(), std::int64_t{0});
-  const std::vector<std::size_t> send_bounds = byte_bounds(splits, tensor.type->row_bytes());
-  const std::vector<std::size_t> receive_bounds = byte_bounds(output.sizes, tensor.type->row_bytes());
+  const std::vector<std::size_t> send_bounds = byte_bounds(splits, row_bytes);
+  const std::vector<std::size_t> receive_bounds = byte_bounds(output.sizes, row_bytes);
   output.data = std::make_shared_for_overwrite<std::byte[]>(receive_bounds.back());
-  pairwise_alltoall(group, {tensor.local.input, send_bounds.back()}, send_bounds,
-                    {output.data.get(), receive_bounds.back()}, receive_bounds);
+  const std::span<const std::byte> source(tensor.local.input, send_bounds.back());
+  const std::span<std::byte> destination(output.data.get(), receive_bounds.back());
+  if (slots != nullptr) {
+    shared_alltoall(*slots, source, destination, bytes, route);
+  } else {
+    pairwise_alltoall(group, source, send_bounds, destination, receive_bounds);
+  }
 }
 
 }  // namespace
@@ -66,7 +83,7 @@ void check_alltoall(const Submission& submission, const std::vector<int>& member
 }
 
 void alltoall_on_host(const HostCall& call) {
-  for (const HostTensor& tensor : call.tensors) alltoall_one(call.group, tensor);
+  for (const HostTensor& tensor : call.tensors) alltoall_one(call.group, tensor, call.batch.route);
 }
 
 }  // namespace hora

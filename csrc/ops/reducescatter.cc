@@ -4,6 +4,7 @@
 #include "collectives/chunks.h"
 #include "collectives/convert.h"
 #include "collectives/ring.h"
+#include "collectives/shared_memory/shared_memory.h"
 #include "ops/ops.h"
 #include "ops/scaling.h"
 
@@ -29,6 +30,21 @@ std::vector<Rows> rows_of(const HostCall& call) {
   return rows;
 }
 
+void reducescatter_in_slots(const HostCall& call, const std::vector<Rows>& rows) {
+  std::vector<Pieces> parts;
+  for (int rank = 0; rank < call.group.size(); ++rank) {
+    Pieces& part = parts.emplace_back(size_of(call.dtype));
+    for (std::size_t tensor = 0; tensor < rows.size(); ++tensor) {
+      const LocalTensor& local = call.tensors[tensor].local;
+      const std::byte* const input =
+          local.input == nullptr ? nullptr : local.input + rows[tensor].first(rank) * part.element_bytes();
+      part.add(input, rank == call.group.rank() ? local.output : nullptr, rows[tensor].length(rank));
+    }
+  }
+  shared_reduce_scatter(*call.group.slots(), parts, reduction_of(call.batch, call.dtype),
+                        call.all_contribute(), call.batch.route);
+}
+
 }  // namespace
 
 void check_reducescatter(const Submission& submission, const std::vector<int>&) {
@@ -50,6 +66,7 @@ void reducescatter_on_host(const HostCall& call) {
   const Scaling scaling = scaling_of(call.batch, call.dtype);
   const int size = call.group.size();
   const std::vector<Rows> rows = rows_of(call);
+  if (call.group.slots() != nullptr) return reducescatter_in_slots(call, rows);
 
   std::vector<std::size_t> bounds{0};
   for (int rank = 0; rank < size; ++rank) {

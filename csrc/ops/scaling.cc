@@ -14,13 +14,18 @@ Scaling scaling_of(const Batch& batch, DType dtype) {
   Scaling scaling{signature.prescale, signature.postscale};
   if (signature.reduce != ReduceOp::kAverage) return scaling;
   if (is_half(dtype)) {
-    scaling.before /= batch.contributors;
+    scaling.before /= batch.divisor;
   } else if (info(dtype).is_floating) {
-    scaling.after /= batch.contributors;
+    scaling.after /= batch.divisor;
   } else {
-    scaling.divisor = batch.contributors;
+    scaling.divisor = batch.divisor;
   }
   return scaling;
+}
+
+Reduction reduction_of(const Batch& batch, DType dtype) {
+  const Scaling scaling = scaling_of(batch, dtype);
+  return {dtype, batch.signature().reduce, scaling.before, scaling.after, scaling.divisor};
 }
 
 void check_reduction(const Signature& signature) {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "collectives/kernels.h"
 #include "core/batch.h"
 #include "ops/table.h"
 
@@ -12,7 +13,7 @@ namespace hora {
 ///
 /// Average divides float32 and float64 after summing. Halves are divided before, in float32, so that nothing
 /// overflows whose mean fits. The wrapped sum of integers is divided and truncated toward zero. What it
-/// divides by is the number of ranks that contributed.
+/// divides by is `Batch::divisor`.
 struct Scaling {
   double before = 1.0;
   double after = 1.0;
@@ -20,6 +21,9 @@ struct Scaling {
 };
 
 [[nodiscard]] Scaling scaling_of(const Batch& batch, DType dtype);
+
+/// The same for the kernels.
+[[nodiscard]] Reduction reduction_of(const Batch& batch, DType dtype);
 
 /// Throws what is wrong with reduction, dtype and factors on this rank.
 void check_reduction(const Signature& signature);

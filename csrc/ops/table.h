@@ -30,6 +30,9 @@ struct HostCall {
   std::span<const HostTensor> tensors;
   Buffer& staging;  ///< for tensors that travel packed
   Buffer& scratch;  ///< for the algorithm
+
+  /// Whether no rank of the group has joined.
+  [[nodiscard]] bool all_contribute() const { return batch.contributors == group.size(); }
 };
 
 /// One row of the table: all that an op means.

@@ -15,13 +15,14 @@ void Transfer::add(Ticket ticket) {
 }
 
 Group::Group(Transport& transport, std::shared_ptr<const std::vector<int>> ranks, int tag,
-             std::uint64_t piece_bytes, Pump while_waiting)
+             std::uint64_t piece_bytes, Pump while_waiting, Slots* slots)
     : transport_(transport),
       ranks_(std::move(ranks)),
       rank_(index_of(transport.topology().rank())),
       tag_(tag),
       piece_bytes_(piece_bytes),
-      while_waiting_(std::move(while_waiting)) {
+      while_waiting_(std::move(while_waiting)),
+      slots_(slots) {
   assert(rank_ >= 0 && piece_bytes_ > 0);
 }
 

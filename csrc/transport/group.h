@@ -11,6 +11,8 @@
 
 namespace hora {
 
+class Slots;
+
 /// A send or receive of any size under way; long ones are cut into pieces.
 class Transfer {
  public:
@@ -29,11 +31,14 @@ class Group {
  public:
   using Pump = std::function<void()>;
 
+  /// `slots` is null unless all ranks share memory.
   Group(Transport& transport, std::shared_ptr<const std::vector<int>> ranks, int tag,
-        std::uint64_t piece_bytes, Pump while_waiting);
+        std::uint64_t piece_bytes, Pump while_waiting, Slots* slots = nullptr);
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return static_cast<int>(ranks_->size()); }
+  /// How its ranks hand each other data through the memory that they share, or null.
+  [[nodiscard]] Slots* slots() const { return slots_; }
   /// The group's number for a rank of the job, or -1.
   [[nodiscard]] int index_of(int job_rank) const;
 
@@ -52,6 +57,7 @@ class Group {
   int tag_;
   std::uint64_t piece_bytes_;
   Pump while_waiting_;
+  Slots* slots_;
 };
 
 }  // namespace hora

@@ -30,6 +30,8 @@ class MemoryTransport final : public Transport {
   [[nodiscard]] bool done(Ticket& ticket) override;
   void sleep(Duration at_most) override;
   [[nodiscard]] bool notices_arrivals() const override { return true; }
+  void nap(Duration at_most) override { sleep(at_most); }
+  void nudge() override { wake(); }
   void wake() override;
 
  private:

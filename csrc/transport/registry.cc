@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "transport/memory.h"
 #include "transport/mpi_module.h"
+#include "transport/shm/shm_transport.h"
 
 namespace hora {
 namespace {
@@ -76,6 +77,14 @@ std::unique_ptr<Transport> make_lone_transport(const JobScope& scope) {
   return make_local_transport();
 }
 
+HostMemoryOptions shared_memory_options(const Settings& settings) {
+  HostMemoryOptions options;
+  options.wanted = settings.shared_memory;
+  options.directory = settings.shared_memory_directory;
+  options.heap_bytes = settings.shared_heap_bytes;
+  return options;
+}
+
 }  // namespace
 
 std::unique_ptr<Transport> open_transport(const Settings& settings, const Environment& environment,
@@ -102,7 +111,7 @@ std::unique_ptr<Transport> open_transport(const Settings& settings, const Enviro
           "whose mpirun was used ({})",
           *launch->size, launch->variable, size, mpi.module->version());
   }
-  return transport;
+  return with_shared_memory(std::move(transport), shared_memory_options(settings));
 }
 
 MpiProbe probe_mpi() {

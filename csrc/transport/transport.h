@@ -11,6 +11,8 @@
 
 namespace hora {
 
+class HostMemory;
+
 /// A non-blocking send or receive under way.
 struct Ticket {
   std::uintptr_t value = 0;  ///< meaning private to the transport; 0 is complete
@@ -27,7 +29,7 @@ struct Incoming {
 /// never blocks, delivered in order per pair of ranks; and bulk data (`send`, `recv`) between memory of the
 /// caller, matched in order per pair of ranks and tag.
 ///
-/// One thread at a time uses a transport; only `wake` may be called from any thread.
+/// One thread at a time uses a transport; only `wake` and `nudge` may be called from any thread.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -47,10 +49,20 @@ class Transport {
   /// Makes progress; after it has returned true, the ticket is used up.
   [[nodiscard]] virtual bool done(Ticket& ticket) = 0;
 
-  /// Sleeps until `wake` is called, the time is over or, if `notices_arrivals`, a message has arrived.
+  /// Sleeps until `wake` or `nudge` is called, the time is over or, if `notices_arrivals`, a message has
+  /// arrived. A call that comes just before counts.
   virtual void sleep(Duration at_most) = 0;
   [[nodiscard]] virtual bool notices_arrivals() const = 0;
+  /// Sleeps until `wake` is called or the time is over: for one who will look again soon anyway, so that
+  /// nobody need take the trouble to wake it.
+  virtual void nap(Duration at_most) = 0;
+  virtual void nudge() = 0;
   virtual void wake() = 0;
+  /// The caller looks after arrivals now: a thread that sleeps for them naps on instead.
+  virtual void stay_up() {}
+
+  /// What the ranks of this host share, or null.
+  [[nodiscard]] virtual HostMemory* host_memory() { return nullptr; }
 };
 
 }  // namespace hora

@@ -32,6 +32,8 @@ class MpiTransport final : public Transport {
   [[nodiscard]] bool done(Ticket& ticket) override;
   void sleep(Duration at_most) override { bell_.sleep(at_most); }
   [[nodiscard]] bool notices_arrivals() const override { return false; }
+  void nap(Duration at_most) override { bell_.sleep(at_most); }
+  void nudge() override { bell_.ring(); }
   void wake() override { bell_.ring(); }
 
  private:

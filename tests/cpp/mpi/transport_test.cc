@@ -17,7 +17,7 @@ INSTANTIATE_TEST_SUITE_P(Mpi, TransportConformance,
 
 TEST(MpiTransport, ranks_of_one_machine_are_on_one_host) {
   const auto transport = open_job();
-  EXPECT_EQ(transport->name(), "mpi");
+  EXPECT_EQ(transport->name(), "shared memory");
   EXPECT_EQ(transport->topology().host_count(), 1);
   EXPECT_EQ(transport->topology().local_size(), transport->topology().size());
 }

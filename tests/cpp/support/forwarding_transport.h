@@ -26,7 +26,11 @@ class ForwardingTransport : public Transport {
   [[nodiscard]] bool done(Ticket& ticket) override { return inner_->done(ticket); }
   void sleep(Duration at_most) override { inner_->sleep(at_most); }
   [[nodiscard]] bool notices_arrivals() const override { return inner_->notices_arrivals(); }
+  void nap(Duration at_most) override { inner_->nap(at_most); }
+  void nudge() override { inner_->nudge(); }
+  void stay_up() override { inner_->stay_up(); }
   void wake() override { inner_->wake(); }
+  [[nodiscard]] HostMemory* host_memory() override { return inner_->host_memory(); }
 
  private:
   std::unique_ptr<Transport> inner_;

@@ -1,11 +1,14 @@
 #include "support/run_ranks.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
 #include <exception>
+#include <map>
 #include <mutex>
 #include <numeric>
 #include <stdexcept>
@@ -14,12 +17,14 @@
 #include "base/text.h"
 #include "support/forwarding_transport.h"
 #include "transport/memory.h"
+#include "transport/shm/shm_transport.h"
 
 namespace hora::testing {
 namespace {
 
 /// How long ranks may take to end once they have been stopped.
 constexpr std::chrono::seconds kGrace{15};
+constexpr std::size_t kHeapBytes = std::size_t{64} << 20;
 
 /// What the ranks of a run share. Lock map: everything but `stopped` -> mutex.
 struct Run {
@@ -81,20 +86,50 @@ class StoppableTransport final : public ForwardingTransport {
   const std::atomic<bool>& stopped_;
 };
 
-std::unique_ptr<Transport> make_transport(std::shared_ptr<MemoryFabric> fabric, int rank, int size,
-                                          const RunOptions& options, const std::atomic<bool>& stopped) {
+/// Ranks that are threads of one process map a segment only once. Lock map: everything -> mutex.
+class Mappings {
+ public:
+  [[nodiscard]] Segment open(Descriptor file, std::size_t bytes) {
+    struct stat status{};
+    fstat(file.get(), &status);
+    const std::lock_guard lock(mutex_);
+    const auto known = segments_.find(status.st_ino);
+    if (known != segments_.end()) return known->second.with_file(std::move(file));
+    Segment segment = Segment::open(std::move(file), bytes);
+    segments_.emplace(status.st_ino, segment.with_file(Descriptor(dup(segment.file()))));
+    return segment;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<ino_t, Segment> segments_;
+};
+
+std::unique_ptr<Transport> make_transport(std::shared_ptr<MemoryFabric> fabric, Mappings& mappings, int rank,
+                                          int size, const RunOptions& options,
+                                          const std::atomic<bool>& stopped) {
   const std::vector<int> split = options.host_split.empty() ? std::vector<int>{size} : options.host_split;
   std::unique_ptr<Transport> transport =
       std::make_unique<MemoryTransport>(std::move(fabric), Topology::split(rank, size, split));
+  if (options.shared_memory) {
+    HostMemoryOptions shared;
+    shared.heap_bytes = kHeapBytes;
+    shared.slot_bytes = options.slot_bytes;
+    shared.open = [&mappings](Descriptor file, std::size_t bytes) {
+      return mappings.open(std::move(file), bytes);
+    };
+    transport = with_shared_memory(std::move(transport), shared);
+  }
   if (options.wrap) transport = options.wrap(std::move(transport));
   return std::make_unique<StoppableTransport>(std::move(transport), stopped);
 }
 
 using Body = std::function<void(std::unique_ptr<Transport>)>;
+using Make = std::function<std::unique_ptr<Transport>(int rank)>;
 
-void run_rank(Run& run, int rank, std::unique_ptr<Transport> transport, const Body& body) {
+void run_rank(Run& run, int rank, const Make& make, const Body& body) {
   try {
-    body(std::move(transport));
+    body(make(rank));
   } catch (const std::exception& error) {
     run.fail(fmt::format("rank {}: {}", rank, error.what()));
   }
@@ -113,10 +148,13 @@ void end_in_time(Run& run, std::chrono::seconds deadline) {
 void run_threads(int size, const RunOptions& options, const Body& body) {
   Run run(size);
   const auto fabric = make_memory_fabric(size);
+  Mappings mappings;
+  const Make make = [&](int rank) {
+    return make_transport(fabric, mappings, rank, size, options, run.stopped);
+  };
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
-    threads.emplace_back(run_rank, std::ref(run), rank,
-                         make_transport(fabric, rank, size, options, run.stopped), std::cref(body));
+    threads.emplace_back(run_rank, std::ref(run), rank, std::cref(make), std::cref(body));
   }
   end_in_time(run, options.deadline);
   for (std::thread& thread : threads) thread.join();

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <chrono>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <vector>
 
 #include "api/session.h"
 #include "transport/group.h"
+#include "transport/shm/host_memory.h"
 #include "transport/transport.h"
 
 namespace hora::testing {
@@ -18,6 +20,10 @@ struct RunOptions {
   std::vector<int> host_split = {};  ///< ranks per host; empty: all on one
   Settings settings = {};
   std::chrono::seconds deadline{60};
+  /// The ranks of a host share memory, over the in-memory transport. By default as HORA_TEST_SHARED_MEMORY
+  /// says, so that the same tests run with and without.
+  bool shared_memory = std::getenv("HORA_TEST_SHARED_MEMORY") != nullptr;
+  std::size_t slot_bytes = HostMemoryOptions{}.slot_bytes;
   WrapTransport wrap = {};
 };
 

@@ -8,12 +8,21 @@
 namespace hora::testing {
 namespace {
 
-TransportCase memory_case(int size) {
-  return {"memory_" + std::to_string(size), [size](const auto& body) { run_transports(size, body); }};
+TransportCase threads(const std::string& name, int size, const RunOptions& options) {
+  return {name, [=](const auto& body) { run_transports(size, body, options); }};
 }
 
-INSTANTIATE_TEST_SUITE_P(Memory, TransportConformance,
-                         ::testing::Values(memory_case(2), memory_case(3), memory_case(7)), name_of);
+std::vector<TransportCase> all_cases() {
+  const RunOptions memory{.shared_memory = false};
+  const RunOptions shared{.shared_memory = true};
+  const RunOptions hosts{.host_split = {2, 3}, .shared_memory = true};
+  return {threads("memory_2", 2, memory),          threads("memory_3", 3, memory),
+          threads("memory_7", 7, memory),          threads("shared_2", 2, shared),
+          threads("shared_3", 3, shared),          threads("shared_7", 7, shared),
+          threads("shared_on_two_hosts", 5, hosts)};
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, TransportConformance, ::testing::ValuesIn(all_cases()), name_of);
 
 TEST(LocalTransport, is_a_job_of_one_rank) {
   const auto transport = make_local_transport();

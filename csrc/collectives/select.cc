@@ -1,0 +1,101 @@
+#include "collectives/select.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+namespace hora {
+namespace {
+
+// Below this a reduction takes one phase: waiting costs more than reading.
+constexpr std::uint64_t kSmall = 32 * 1024;
+// Above this two phases always win.
+constexpr std::uint64_t kLarge = 1024 * 1024;
+// At first every fourth batch tries a candidate, until each has been tried enough; then one in so many does.
+constexpr std::uint64_t kEarlyTries = 4;
+constexpr std::uint64_t kTryEvery = 4;
+constexpr std::uint64_t kLaterEvery = 64;
+
+std::string describe(const Route& route) {
+  return fmt::format("{}, {} stores, blocks of {} KiB",
+                     route.reduction == Route::Reduction::kOnePhase ? "one phase" : "two phases",
+                     route.streaming ? "streaming" : "ordinary", route.block_bytes / 1024);
+}
+
+}  // namespace
+
+Duration RouteChooser::Candidate::best() const {
+  const auto known = static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(tries, kRecent));
+  return known == 0 ? Duration::max() : *std::min_element(recent.begin(), recent.begin() + known);
+}
+
+/// 0 where a dimension is not agreed.
+std::uint64_t RouteChooser::bytes_of(const Batch& batch) {
+  std::uint64_t bytes = 0;
+  for (const BatchEntry& entry : batch.entries) {
+    for (const TensorType& tensor : entry.signature.tensors) {
+      if (std::ranges::find(tensor.shape, Signature::kRagged) != tensor.shape.end()) return 0;
+      bytes += tensor.bytes();
+    }
+  }
+  return bytes;
+}
+
+RouteChooser::Key RouteChooser::key_of(const Batch& batch) {
+  return {batch.signature().op, std::bit_width(bytes_of(batch))};
+}
+
+std::vector<RouteChooser::Candidate> RouteChooser::candidates(OpKind op, std::uint64_t bytes) const {
+  std::vector<Route::Reduction> reductions;
+  if (op == OpKind::kAllreduce && bytes < kLarge) reductions.push_back(Route::Reduction::kOnePhase);
+  if (op != OpKind::kAllreduce || bytes >= kSmall) reductions.push_back(Route::Reduction::kTwoPhase);
+  if (fixed_.one_phase)
+    reductions = {*fixed_.one_phase ? Route::Reduction::kOnePhase : Route::Reduction::kTwoPhase};
+  std::vector<bool> streaming{false};
+  if (bytes >= kSmall) streaming.push_back(true);
+  if (fixed_.streaming) streaming = {*fixed_.streaming};
+  std::vector<std::uint32_t> blocks{256 * 1024};
+  if (bytes > 512 * 1024) blocks = {128 * 1024, 256 * 1024, 512 * 1024};
+  if (fixed_.block_bytes != 0) blocks = {static_cast<std::uint32_t>(fixed_.block_bytes)};
+
+  std::vector<Candidate> all;
+  for (const Route::Reduction reduction : reductions) {
+    for (const bool streams : streaming) {
+      for (const std::uint32_t block : blocks) all.push_back({{reduction, streams, block}, {}, 0});
+    }
+  }
+  return all;
+}
+
+Route RouteChooser::choose(const Batch& batch) {
+  if (!batch.error.empty()) return {};
+  Kind& kind = kinds_[key_of(batch)];
+  if (kind.candidates.empty()) kind.candidates = candidates(batch.signature().op, bytes_of(batch));
+  const std::uint64_t early = kind.candidates.size() * kEarlyTries * kTryEvery;
+  const std::uint64_t every = kind.batches < early ? kTryEvery : kLaterEvery;
+  if (++kind.batches % every != 0) return kind.candidates[kind.best].route;
+  kind.next_try = (kind.next_try + 1) % kind.candidates.size();
+  return kind.candidates[kind.next_try].route;
+}
+
+std::string RouteChooser::learn(const Batch& batch, Duration time) {
+  const auto known = kinds_.find(key_of(batch));
+  if (known == kinds_.end() || known->second.candidates.size() < 2) return {};
+  Kind& kind = known->second;
+  const auto tried = std::ranges::find(kind.candidates, batch.route, &Candidate::route);
+  if (tried == kind.candidates.end()) return {};
+  tried->recent[tried->tries++ % kRecent] = time;
+  const auto best = std::ranges::min_element(kind.candidates, {}, &Candidate::best);
+  const auto number = static_cast<std::size_t>(best - kind.candidates.begin());
+  if (number == kind.best) return {};
+  kind.best = number;
+  const auto microseconds = [](Duration duration) {
+    return std::chrono::duration_cast<std::chrono::microseconds>(duration).count();
+  };
+  return fmt::format("{} of up to {} bytes: {} ({} us)", name(batch.signature().op),
+                     std::uint64_t{1} << known->first.second, describe(best->route),
+                     microseconds(best->best()));
+}
+
+}  // namespace hora

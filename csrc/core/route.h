@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+
+namespace hora {
+
+/// How a batch moves its data inside a host: decided by the root, the same on all ranks.
+struct Route {
+  enum class Reduction : std::uint8_t {
+    kOnePhase,  ///< everyone reduces everything
+    kTwoPhase,  ///< everyone reduces a slice, and reads the others'
+  };
+  static constexpr std::uint32_t kLeastBlockBytes = 64;
+
+  Reduction reduction = Reduction::kTwoPhase;
+  bool streaming = false;                ///< blocks are written past the caches
+  std::uint32_t block_bytes = 1u << 18;  ///< of a rank at a time
+
+  bool operator==(const Route&) const = default;
+};
+
+}  // namespace hora

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/descriptor.h"
+#include "transport/shm/layout.h"
+#include "transport/shm/segment.h"
+#include "transport/transport.h"
+
+namespace hora {
+
+struct HostMemoryOptions {
+  bool wanted = true;                              ///< the leader's answer counts
+  std::string directory;                           ///< on a tmpfs; empty: anonymous memory
+  std::size_t slot_bytes = 512 * 1024;             ///< at most; many ranks get smaller ones
+  std::size_t heap_bytes = std::size_t{32} << 30;  ///< address space for each rank, not memory
+  std::chrono::seconds deadline{60};               ///< for all ranks to come together
+  /// How a rank maps the file that it was handed; tests let ranks that are threads share one mapping, so that
+  /// a race detector sees them touch the same memory.
+  std::function<Segment(Descriptor file, std::size_t bytes)> open = Segment::open;
+};
+
+/// The memory that the ranks of one host share, as one of them sees it, and the bells of their sleeping
+/// threads. Ranks are numbered within the host here.
+class HostMemory {
+ public:
+  HostMemory(Segment segment, HostLayout layout, int rank, std::vector<Descriptor> bells);
+
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int size() const { return static_cast<int>(layout_.ranks); }
+  [[nodiscard]] const HostLayout& layout() const { return layout_; }
+
+  [[nodiscard]] Board& board(int rank) const { return at<Board>(layout_.board(index(rank))); }
+  [[nodiscard]] Ring& ring(int from, int to) const { return at<Ring>(layout_.ring(index(from), index(to))); }
+  [[nodiscard]] std::span<std::byte> slot(int rank, std::size_t number) const {
+    return {segment_.data() + layout_.slot(index(rank), number) + kPage, layout_.slot_bytes};
+  }
+  /// A byte for a remark about what is in the slot.
+  [[nodiscard]] std::byte& remark(int rank, std::size_t number) const {
+    return segment_.data()[layout_.slot(index(rank), number)];
+  }
+
+  /// Wakes a rank that sleeps. Any thread.
+  void ring_bell(int rank) const;
+  /// Sleeps until this rank's bell rings or the time is over.
+  void await_bell(Duration at_most) const;
+
+ private:
+  template <typename T>
+  [[nodiscard]] T& at(std::size_t offset) const {
+    return *reinterpret_cast<T*>(segment_.data() + offset);
+  }
+  static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
+
+  Segment segment_;
+  HostLayout layout_;
+  int rank_;
+  std::vector<Descriptor> bells_;  // eventfds, by rank
+};
+
+/// What came of connecting.
+struct HostConnection {
+  std::unique_ptr<HostMemory> memory;  ///< null: this host has no shared memory
+  std::string reason;                  ///< why not
+};
+
+/// All ranks of a host make their shared memory, or learn alike that they have none: the leader makes a
+/// segment and hands it to the others through a Unix socket, whose name it tells them over `transport`.
+/// Throws only when `transport` fails.
+[[nodiscard]] HostConnection connect_host(Transport& transport, const HostMemoryOptions& options);
+
+}  // namespace hora

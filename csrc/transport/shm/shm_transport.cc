@@ -1,0 +1,116 @@
+#include "transport/shm/shm_transport.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+
+namespace hora {
+
+ShmTransport::ShmTransport(std::unique_ptr<Transport> below, std::unique_ptr<HostMemory> memory)
+    : below_(std::move(below)),
+      memory_(std::move(memory)),
+      ranks_(topology().ranks_on(topology().host_of(topology().rank()))),
+      rank_(memory_->rank()),
+      is_one_host_(topology().host_count() == 1),
+      local_rank_of_(static_cast<std::size_t>(topology().size()), -1) {
+  for (int peer = 0; peer < memory_->size(); ++peer) {
+    local_rank_of_[static_cast<std::size_t>(ranks_[static_cast<std::size_t>(peer)])] = peer;
+    writers_.emplace_back(memory_->ring(rank_, peer));
+    readers_.emplace_back(memory_->ring(peer, rank_));
+  }
+}
+
+std::string_view ShmTransport::name() const {
+  return is_one_host_ ? "shared memory" : "shared memory and mpi";
+}
+
+void ShmTransport::post(int peer, Bytes message) {
+  const int local = local_rank_of_[static_cast<std::size_t>(peer)];
+  if (local < 0) return below_->post(peer, std::move(message));
+  writers_[static_cast<std::size_t>(local)].post(message);
+  wake_if_asleep(local);
+}
+
+/// Either the sleeper sees the message before it sleeps, or we see that it sleeps: both write first, then
+/// read, in one order of all such accesses.
+void ShmTransport::wake_if_asleep(int local_rank) const {
+  if (memory_->board(local_rank).asleep.value.load(std::memory_order_seq_cst) != 0)
+    memory_->ring_bell(local_rank);
+}
+
+bool ShmTransport::receive(Incoming& incoming) {
+  static_cast<void>(flushed());
+  return take_local(incoming) || (!is_one_host_ && below_->receive(incoming));
+}
+
+bool ShmTransport::take_local(Incoming& incoming) {
+  for (std::size_t count = 0; count < readers_.size(); ++count) {
+    const std::size_t peer = next_reader_;
+    next_reader_ = peer + 1 == readers_.size() ? 0 : peer + 1;
+    if (!readers_[peer].receive(incoming.message)) continue;
+    incoming.peer = ranks_[peer];
+    return true;
+  }
+  return false;
+}
+
+bool ShmTransport::flushed() {
+  bool all = true;
+  for (std::size_t peer = 0; peer < writers_.size(); ++peer) {
+    if (writers_[peer].is_through()) continue;
+    all = writers_[peer].flush() && all;
+    wake_if_asleep(static_cast<int>(peer));
+  }
+  return below_->flushed() && all;
+}
+
+void ShmTransport::sleep(Duration at_most) {
+  std::atomic<std::uint64_t>& asleep = memory_->board(rank_).asleep.value;
+  asleep.store(1, std::memory_order_seq_cst);
+  if (!nudged_.exchange(false) && std::ranges::none_of(readers_, &RingReader::has_cell))
+    memory_->await_bell(at_most);
+  asleep.store(0, std::memory_order_relaxed);
+}
+
+void ShmTransport::nap(Duration at_most) {
+  memory_->await_bell(at_most);
+}
+
+void ShmTransport::nudge() {
+  nudged_.store(true, std::memory_order_seq_cst);
+  wake_if_asleep(rank_);
+}
+
+/// The sleeper wakes once, to set itself a time; no message will wake it while the flag is down.
+void ShmTransport::stay_up() {
+  std::atomic<std::uint64_t>& asleep = memory_->board(rank_).asleep.value;
+  if (asleep.load(std::memory_order_relaxed) == 0) return;
+  asleep.store(0, std::memory_order_relaxed);
+  wake();
+}
+
+void ShmTransport::wake() {
+  memory_->ring_bell(rank_);
+}
+
+std::unique_ptr<Transport> with_shared_memory(std::unique_ptr<Transport> below,
+                                              const HostMemoryOptions& options) {
+  if (below->topology().local_size() == 1) return below;
+  HostConnection connection = connect_host(*below, options);
+  if (connection.memory == nullptr) {
+    const std::string text = fmt::format("the ranks of this host talk over {} instead of shared memory: {}",
+                                         below->name(), connection.reason);
+    if (options.wanted) {
+      log_warning(text);
+    } else {
+      log_info(text);
+    }
+    return below;
+  }
+  return std::make_unique<ShmTransport>(std::move(below), std::move(connection.memory));
+}
+
+}  // namespace hora

@@ -1,0 +1,134 @@
+#include "transport/shm/shm_transport.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+#include "base/error.h"
+#include "support/run_ranks.h"
+#include "support/inbox.h"
+
+namespace hora::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(ShmTransport, a_message_wakes_a_sleeper) {
+  run_transports(2,
+                 [](Transport& transport) {
+                   Inbox inbox(transport);
+                   for (int round = 0; round < 100; ++round) {
+                     if (transport.topology().rank() == 0) {
+                       transport.post(1, Bytes(3));
+                       static_cast<void>(inbox.next_from(1));
+                     } else {
+                       const TimePoint start = Clock::now();
+                       Incoming incoming;
+                       while (!transport.receive(incoming)) transport.sleep(20s);
+                       EXPECT_LT(Clock::now() - start, 10s);
+                       transport.post(0, Bytes(3));
+                     }
+                   }
+                 },
+                 {.shared_memory = true});
+}
+
+TEST(ShmTransport, a_nudge_ends_a_sleep_but_not_a_nap) {
+  run_transports(2,
+                 [](Transport& transport) {
+                   transport.nudge();
+                   const TimePoint start = Clock::now();
+                   transport.sleep(20s);  // a nudge just before counts
+                   EXPECT_LT(Clock::now() - start, 10s);
+                   const TimePoint nap = Clock::now();
+                   transport.nudge();
+                   transport.nap(20ms);
+                   EXPECT_GE(Clock::now() - nap, 20ms);
+                   transport.wake();
+                   const TimePoint woken = Clock::now();
+                   transport.nap(20s);
+                   EXPECT_LT(Clock::now() - woken, 10s);
+                   Inbox(transport).meet();
+                 },
+                 {.shared_memory = true});
+}
+
+TEST(ShmTransport, one_who_looks_after_arrivals_is_not_disturbed_for_them) {
+  run_transports(2,
+                 [](Transport& transport) {
+                   std::atomic<bool> is_up{false};
+                   std::thread sleeper([&] {
+                     transport.sleep(20s);
+                     is_up = true;
+                   });
+                   wait_for([&] {
+                     transport.stay_up();
+                     return is_up.load();
+                   });
+                   sleeper.join();
+                   Inbox(transport).meet();
+                 },
+                 {.shared_memory = true});
+}
+
+TEST(HostMemory, that_cannot_be_had_is_told_to_all_ranks_alike) {
+  const auto body = [](Transport& transport) {
+    HostMemoryOptions options;
+    options.directory = "/nonexistent";
+    const HostConnection connection = connect_host(transport, options);
+    EXPECT_EQ(connection.memory, nullptr);
+    EXPECT_NE(connection.reason.find("/nonexistent"), std::string::npos) << connection.reason;
+    Inbox(transport).meet();
+  };
+  run_transports(3, body, {.shared_memory = false});
+}
+
+TEST(HostMemory, that_one_rank_cannot_map_is_used_by_none) {
+  const auto body = [](Transport& transport) {
+    HostMemoryOptions options;
+    options.heap_bytes = 1 << 20;
+    if (transport.topology().rank() == 2)
+      options.open = [](Descriptor, std::size_t) -> Segment { raise(ErrorKind::kStartup, "no room"); };
+    const HostConnection connection = connect_host(transport, options);
+    EXPECT_EQ(connection.memory, nullptr);
+    EXPECT_FALSE(connection.reason.empty());
+    Inbox(transport).meet();
+  };
+  run_transports(3, body, {.shared_memory = false});
+}
+
+TEST(Segment, says_how_much_is_needed_and_how_much_is_free) {
+  try {
+    const Segment segment = Segment::create(std::size_t{1} << 45, "/dev/shm");
+    segment.reserve(0, std::size_t{1} << 45);
+    FAIL();
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("35184372088832 bytes are needed"), std::string::npos) << text;
+    EXPECT_NE(text.find("are free"), std::string::npos) << text;
+  }
+}
+
+TEST(Segment, memory_that_was_given_back_is_zero_again) {
+  const Segment segment = Segment::create(1 << 20, "");
+  segment.reserve(0, 1 << 16);
+  segment.data()[5] = std::byte{7};
+  segment.release(0, 1 << 16);
+  segment.reserve(0, 1 << 16);
+  EXPECT_EQ(segment.data()[5], std::byte{0});
+}
+
+TEST(Segment, has_no_name_that_could_be_left_behind) {
+  const Segment segment = Segment::create(1 << 20, "/dev/shm");
+  struct stat status{};
+  ASSERT_EQ(fstat(segment.file(), &status), 0);
+  EXPECT_EQ(status.st_nlink, 0u);
+  EXPECT_EQ(status.st_mode & 077u, 0u);
+}
+
+}  // namespace
+}  // namespace hora::testing
