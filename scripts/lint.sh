@@ -12,7 +12,7 @@ check() {
     "$@" || failed+=("$name")
 }
 
-mapfile -t cpp < <(find csrc bindings tests/cpp benchmarks/cpp -name '*.cc' -o -name '*.h' | sort)
+mapfile -t cpp < <(find csrc bindings tests/cpp benchmarks/cpp examples/cpp -name '*.cc' -o -name '*.[ch]' | sort)
 if [[ "${1:-}" == --fix ]]; then
     "$bin/clang-format" -i "${cpp[@]}"
     "$bin/ruff" check --fix --quiet .

@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "core/rank_set.h"

@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "base/error.h"
+#include "base/exception.h"
 
 namespace hora {
 
@@ -76,8 +76,7 @@ class ByteReader {
     requires(sizeof(T) == 1)
   [[nodiscard]] T one_of(std::size_t values) {
     const auto value = static_cast<std::uint8_t>(take(1)[0]);
-    if (value >= values)
-      raise(ErrorKind::kSessionFailed, "damaged message: {} is not one of {} values", value, values);
+    if (value >= values) fail(std::to_string(value) + " is not one of " + std::to_string(values) + " values");
     return static_cast<T>(value);
   }
 
@@ -88,7 +87,7 @@ class ByteReader {
       value |= (next & 0x7f) << shift;
       if (next < 0x80) return value;
     }
-    raise(ErrorKind::kSessionFailed, "damaged message: a number does not end");
+    fail("a number does not end");
   }
 
   [[nodiscard]] std::int64_t signed_varint() {
@@ -100,7 +99,7 @@ class ByteReader {
   [[nodiscard]] std::size_t length() {
     const std::uint64_t value = varint();
     if (value > bytes_.size())
-      raise(ErrorKind::kSessionFailed, "damaged message: length {} of {} bytes", value, bytes_.size());
+      fail("length " + std::to_string(value) + " of " + std::to_string(bytes_.size()) + " bytes");
     return static_cast<std::size_t>(value);
   }
 
@@ -113,11 +112,14 @@ class ByteReader {
 
  private:
   std::span<const std::byte> take(std::size_t count) {
-    if (count > bytes_.size())
-      raise(ErrorKind::kSessionFailed, "damaged message: {} bytes missing", count - bytes_.size());
+    if (count > bytes_.size()) fail(std::to_string(count - bytes_.size()) + " bytes missing");
     const auto taken = bytes_.first(count);
     bytes_ = bytes_.subspan(count);
     return taken;
+  }
+
+  [[noreturn]] static void fail(const std::string& what) {
+    throw Error(ErrorKind::kSessionFailed, "damaged message: " + what);
   }
 
   std::span<const std::byte> bytes_;

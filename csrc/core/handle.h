@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/error.h"
+#include "base/exception.h"
 #include "core/request.h"
 #include "core/tensor_ref.h"
 
