@@ -1,10 +1,11 @@
 """A parameter server over mpi4py: where data-parallel training began, and what ring-allreduce replaced.
 
 One more process holds the parameters. In every step each worker sends it its gradients and gets the
-parameters back. A synchronous server waits for the gradients of all workers and applies their mean once; an asynchronous
-one applies and answers whatever comes first, so that workers do not wait for each other, but train with
-parameters that others have changed meanwhile (Dean et al., "Large Scale Distributed Deep Networks", 2012).
-All bytes of all workers pass through one process, which is why the time of a step grows with their number.
+parameters back. A synchronous server waits for the gradients of all workers and applies their mean once; an
+asynchronous one applies and answers whatever comes first, so that workers do not wait for each other, but
+train with parameters that others have changed meanwhile (Dean et al., "Large Scale Distributed Deep
+Networks", 2012). All bytes of all workers pass through one process, which is why the time of a step grows
+with their number.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The plots of the report, drawn with matplotlib where it is installed (requirements/bench.txt), else left out."""
+"""The plots of the report, drawn with matplotlib where requirements/bench.txt is installed, else left out."""
 
 from __future__ import annotations
 

@@ -1,125 +1,146 @@
-"""Measures everything that has a target, in under three minutes; ``make bench`` runs it.
+"""Measures a selection of everything in about ten minutes; ``make bench`` runs it.
 
-The idle ranks, submissions from Python, the sweep against MPI and Gloo, and the reduction kernels; the
-figures go to build/bench/*.json.
+Figures go to build/bench/*.json, tables and plots to build/bench/report.html; the table of targets ends the
+output. A measurement that fails is named, and the others go on.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from rich.console import Console
-from rich.table import Table
+import report
+import targets
+from launch import KEEPMALLOC, OUTPUT, ROOT, mpirun
+from results import console
 
-ROOT = Path(__file__).parents[1]
-OUTPUT = ROOT / "build" / "bench"
-PYTHON_BENCHMARKS = Path(__file__).parent / "python"
-KERNELS = ROOT / "build" / "dev" / "benchmarks" / "cpp" / "hora_benchmarks"
-KIB, MIB = 1 << 10, 1 << 20
-SPEED_TARGETS = ((KIB, 3.0), (16 * MIB, 3.0))  # bytes of an allreduce, how many times faster than Gloo
-IDLE_TARGET_PERCENT = 3.0
-SUBMIT_TARGETS_US = {  # per tensor
-    "single": ("submitting a tensor", 3.0),
-    "group": ("  of a group of 200, DLPack's C table", 0.5),
-    "group_attributes": ("  of a group of 200, attributes", 1.0),
-}
-
-# "keepmalloc", for every contender of the sweep: memory once obtained is never given back, so that page
-# faults, which are very expensive on some virtual machines, are not taken for the cost of an algorithm.
-KEEPMALLOC = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_ARENA_MAX": "1"}
+HERE = Path(__file__).parent
+CPP = ROOT / "build" / "dev" / "benchmarks" / "cpp"
+ALLREDUCE_SIZES = ("4", "64", "256", "1K", "16K", "64K", "256K", "1M", "4M", "16M", "64M", "256M")
+FOUR_RANK_SIZES = ("4", "256", "1K", "16K", "256K", "1M", "4M", "16M")
+OTHER_SIZES = ("4", "1K", "64K", "1M", "16M")
+TOGETHER = ("--contenders", "hora", "mpi", "gloo", "memory")
 
 
-def mpirun(ranks: int) -> list[str]:
-    """Return the launcher's part of a command; ranks are not bound, for each has more than one thread."""
-    as_root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
-    return ["mpirun", "-np", str(ranks), "--bind-to", "none", "--oversubscribe", *as_root, sys.executable]
+@dataclass(frozen=True)
+class Measurement:
+    """A program, and about how long it takes."""
+
+    title: str
+    seconds: float
+    command: list[str]
 
 
-def run(title: str, command: list[str], limit_s: float, malloc: dict[str, str] | None = None) -> None:
-    """Run one measurement, which prints for itself, or end the program."""
-    print(f"\n== {title}", flush=True)
-    environment = {**os.environ, **(malloc or {}), "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(command, env=environment)
+def script(name: str, output: Path, *arguments: str) -> list[str]:
+    """Return the command of a Python benchmark; those that take turns start their ranks themselves."""
+    return [sys.executable, str(HERE / f"{name}.py"), "--json", str(output), *arguments]
+
+
+def select(folder: Path, quick: bool) -> Iterator[Measurement]:
+    """Return what is measured."""
+    short = ("--quick",) if quick else ()
+
+    def sweep(name: str, *arguments: str) -> list[str]:
+        return script("sweep", folder / f"{name}.json", *(short or arguments))
+
+    def training(*arguments: str) -> list[str]:
+        return script("training", folder / "training.json", *(short or arguments))
+
+    def cpp(program: str, output: str) -> list[str]:
+        return [str(CPP / program), f"--benchmark_out={folder / output}", "--benchmark_counters_tabular=true"]
+
+    idle = script("idle", folder / "idle.json", *(("--seconds", "1") if quick else ()))
+    yield Measurement("idle ranks", 9, [*mpirun(2), *idle])
+    submit = script("submit", folder / "submit.json", *(("--rounds", "10") if quick else ()))
+    yield Measurement("submissions from Python", 10, [*mpirun(2), *submit])
+    arguments = ("--ops", "allreduce", "--sizes", *ALLREDUCE_SIZES, "--budget", "80")
+    yield Measurement("allreduce, 2 ranks", 110, sweep("sweep_2", *arguments))
+    halves = (
+        "--dtypes",
+        "float32",
+        "float16",
+        "bfloat16",
+        "--contenders",
+        "hora",
+        "--sizes",
+        "1M",
+        "4M",
+        "16M",
+    )
+    arguments = ("--ops", "allreduce", *halves, "--budget", "15", "--rounds", "2")
+    yield Measurement("halves, 2 ranks", 25, sweep("sweep_halves_2", *arguments))
+    arguments = ("--ops", "broadcast", "allgather", "alltoall", "reducescatter", "--sizes", *OTHER_SIZES)
+    arguments += (*TOGETHER, "--rounds", "1", "--budget", "45")
+    yield Measurement("other collectives, 2 ranks", 50, sweep("sweep_ops_2", *arguments))
+    arguments = ("--ranks", "4", "--ops", "allreduce", "--sizes", *FOUR_RANK_SIZES, *TOGETHER)
+    arguments += ("--rounds", "2", "--budget", "30")
+    yield Measurement("allreduce, 4 ranks", 45, sweep("sweep_4", *arguments))
+    small = script(
+        "small_tensors", folder / "small_tensors_2.json", *(short or ("--rounds", "2", "--turns", "20"))
+    )
+    yield Measurement("many small tensors", 30, small)
+    yield Measurement("training steps", 180, training("--rounds", "2"))
+    scaling = script("scaling", folder / "scaling.json", *(short or ("--rounds", "1")))
+    yield Measurement("scaling", 90, scaling)
+    for ranks in (1, 2, 4):
+        command = [*mpirun(ranks), *cpp("scaling", f"scaling_cpp_{ranks}.json"), *short]
+        yield Measurement(f"collectives from C++, {ranks} ranks", 10 * ranks, command)
+    least_time = "0.01" if quick else "0.1"
+    command = [*cpp("hora_benchmarks", "cpp.json"), f"--benchmark_min_time={least_time}"]
+    yield Measurement("agreement, engine and kernels", 15, command)
+
+
+def run(measurement: Measurement, environment: dict[str, str]) -> bool:
+    """Run one measurement, which prints for itself; say whether it succeeded."""
+    process = subprocess.Popen(measurement.command, env=environment)
     try:
-        code = process.wait(limit_s)
+        code = process.wait(4 * measurement.seconds + 60)
     except subprocess.TimeoutExpired:
         process.terminate()  # mpirun ends its ranks
         try:
-            process.wait(5)
+            code = process.wait(10)
         except subprocess.TimeoutExpired:
             process.kill()
-        sys.exit(f"{title}: not done after {limit_s:.0f} s")
+            code = process.wait()
     if code:
-        sys.exit(f"{title}: failed with exit status {code}")
-
-
-def read(name: str) -> Any:
-    return json.loads((OUTPUT / name).read_text())
-
-
-def speed_against_gloo(rows: list[dict[str, Any]], size: int) -> float | None:
-    """Return how many times faster than Gloo's hora's allreduce was in the same run."""
-    medians = {
-        row["contender"]: row["p50_us"] for row in rows if row["op"] == "allreduce" and row["bytes"] == size
-    }
-    return medians["gloo"] / medians["hora"] if {"gloo", "hora"} <= medians.keys() else None
-
-
-def target_table() -> Table:
-    """Compare what was measured with what must be reached."""
-    table = Table(title="targets, 2 ranks")
-    for heading in ("what", "measured", "target", ""):
-        table.add_column(heading)
-    rows = read("sweep.json")
-    for size, target in SPEED_TARGETS:
-        speed = speed_against_gloo(rows, size)
-        title = f"allreduce of {size // MIB} MiB" if size >= MIB else f"allreduce of {size // KIB} KiB"
-        measured = "not measured" if speed is None else f"{speed:.1f}x Gloo"
-        table.add_row(
-            title, measured, f"at least {target:.0f}x Gloo", verdict(speed is not None and speed >= target)
-        )
-    worst = read("idle.json")["worst"]
-    met = verdict(worst <= IDLE_TARGET_PERCENT)
-    table.add_row("idle rank", f"{worst:.2f} % of a core", f"at most {IDLE_TARGET_PERCENT:.0f} %", met)
-    submit = read("submit.json")["us_per_tensor"]
-    for key, (title, limit) in SUBMIT_TARGETS_US.items():
-        value = submit[key]
-        table.add_row(title, f"{value:.2f} us", f"at most {limit:.1f} us", verdict(value <= limit))
-    return table
-
-
-def verdict(met: bool) -> str:
-    return "[green]met[/green]" if met else "[red]missed[/red]"
+        print(f"{measurement.title}: failed or took too long (exit status {code})", flush=True)
+    return code == 0
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--budget", type=float, default=100.0, help="seconds for the sweep")
-    parser.add_argument("--kernels", type=Path, default=KERNELS, help="program of the C++ benchmarks")
+    parser.add_argument("--output", type=Path, default=OUTPUT, help="folder of the figures")
+    parser.add_argument("--only", default="", help="measure what has this text in its title")
+    parser.add_argument(
+        "--quick", action="store_true", help="see that everything works, in about two minutes"
+    )
     options = parser.parse_args()
-    if not options.kernels.exists():
-        sys.exit(f"{options.kernels} is not built; run: scripts/setup.sh bench")
-    OUTPUT.mkdir(parents=True, exist_ok=True)
-    start = time.monotonic()
-    idle = [str(PYTHON_BENCHMARKS / "idle.py"), "--json", str(OUTPUT / "idle.json")]
-    run("idle ranks", [*mpirun(2), *idle], limit_s=30)
-    submit = [str(PYTHON_BENCHMARKS / "submit.py"), "--json", str(OUTPUT / "submit.json")]
-    run("submissions from Python", [*mpirun(2), *submit], limit_s=40)
-    sweep = [str(PYTHON_BENCHMARKS / "sweep.py"), "--json", str(OUTPUT / "sweep.json")]
-    run("sweep", [*mpirun(2), *sweep, "--budget", str(options.budget)], options.budget + 40, KEEPMALLOC)
-    kernels = [f"--benchmark_out={OUTPUT / 'kernels.json'}", "--benchmark_min_time=0.1"]
-    run("reduction kernels", [str(options.kernels), *kernels], 60, KEEPMALLOC)
-    print(f"\n{time.monotonic() - start:.0f} s, figures in {OUTPUT.relative_to(ROOT)}")
-    Console().print(target_table())
+    if not (CPP / "scaling").exists():
+        sys.exit("the C++ benchmarks are not built; run: scripts/setup.sh bench")
+    options.output.mkdir(parents=True, exist_ok=True)
+    selection = [each for each in select(options.output, options.quick) if options.only in each.title]
+    start, failed = time.monotonic(), []
+    environment = {**os.environ, **KEEPMALLOC, "OMP_NUM_THREADS": "1"}
+    for number, measurement in enumerate(selection):
+        left = sum(each.seconds for each in selection[number:]) * (0.2 if options.quick else 1.0)
+        print(
+            f"\n== [{number + 1}/{len(selection)}] {measurement.title}; about {left:.0f} s left", flush=True
+        )
+        if not run(measurement, environment):
+            failed.append(measurement.title)
+    print(f"\n{time.monotonic() - start:.0f} s, figures in {options.output}")
+    print(f"report: {report.render(options.output)}")
+    console().print(targets.make_table(targets.evaluate(options.output)))
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

@@ -2,11 +2,11 @@
 
     python benchmarks/python/scaling.py
 
-Weak scaling: each rank trains on a batch of its own, so n ranks should do n times the work of one in the same
-time, where there is a core for each. The ideal is min(ranks, cores) times what one process does without any
-library. Beside it stands the bus bandwidth, 2 (n-1) / n x bytes / time, of summing 16 MiB over the ranks; for a
-parameter server that is sending and getting back as much. Contenders take turns, each under its own mpirun.
-Writes a PNG beside the JSON file.
+Weak scaling: each rank trains on a batch of its own, so n ranks should do n times the work of one in the
+same time, where there is a core for each. The ideal is min(ranks, cores) times what one process does without
+any library. Beside it stands the bus bandwidth, 2 (n-1) / n x bytes / time, of summing 16 MiB over the ranks;
+for a parameter server that is sending and getting back as much. Contenders take turns, each under its own
+mpirun. Writes a PNG beside the JSON file.
 """
 
 from __future__ import annotations
