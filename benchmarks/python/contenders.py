@@ -1,161 +1,127 @@
-"""The libraries that are compared: each offers the same three blocking collectives over the same memory.
-
-A contender makes, for one operation and one buffer, the call that is timed, so that views, names and buffer
-descriptions are not made again in every iteration.
-"""
+"""The libraries that are compared: each offers the same blocking collectives over the same memory."""
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-Array = NDArray[np.float32]
-OPS = ("allreduce", "broadcast", "allgather")
-
-
-class Contender(Protocol):
-    """A library of collectives on this rank."""
-
-    def prepare(self, op: str, work: Array, gathered: Array) -> Callable[[], Any]:
-        """Return the call of one operation.
-
-        ``allreduce`` (sum) and ``broadcast`` (from rank 0) work in place on `work`. ``allgather`` reads it
-        and writes `gathered`, unless the call returns an array of its own.
-        """
-
-    def close(self) -> None:
-        """Leave the job."""
+from contender import Array, Contender, Memory, only_float32, without_result
+from launch import WITHOUT_CMA
+from referee import Referee
+from shared_page import load_bounds
 
 
-class Referee(Protocol):
-    """Says where ranks begin and what the slowest needed; never timed."""
+class HorovodApi(Contender):
+    """hora on PyTorch tensors, and Horovod, whose interface it shares."""
 
-    rank: int
-    size: int
-
-    def barrier(self) -> None:
-        """Wait for all ranks."""
-
-    def largest(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the element-wise maximum over the ranks."""
-
-    def from_root(self, text: str) -> str:
-        """Return rank 0's text on every rank."""
-
-
-class MpiReferee:
-    """mpi4py: its barrier lets ranks go within about a microsecond of each other."""
-
-    def __init__(self) -> None:
-        from mpi4py import MPI
-
-        self._mpi = MPI
-        self.rank, self.size = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
-
-    def barrier(self) -> None:
-        self._mpi.COMM_WORLD.Barrier()
-
-    def largest(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        result = np.empty_like(values)
-        self._mpi.COMM_WORLD.Allreduce(values, result, self._mpi.MAX)
-        return result
-
-    def from_root(self, text: str) -> str:
-        return str(self._mpi.COMM_WORLD.bcast(text))
-
-
-class HoraReferee:
-    """Takes mpi4py's place where that is not installed."""
-
-    def __init__(self) -> None:
-        import hora
-
-        hora.init()
-        self._hora = hora
-        self.rank, self.size = hora.rank(), hora.size()
-
-    def barrier(self) -> None:
-        self._hora.barrier()
-
-    def largest(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        return self._hora.allreduce(values, op=self._hora.Max)
-
-    def from_root(self, text: str) -> str:
-        return str(self._hora.broadcast_object(text, root_rank=0))
-
-
-class Hora:
-    """hora on PyTorch tensors."""
-
-    def __init__(self, referee: Referee) -> None:
+    def __init__(self, module: str, allocate: Callable[[int, str], Array] | None = None) -> None:
         import torch
 
-        import hora.torch as hvd
+        self._torch, self._hvd = torch, importlib.import_module(module)
+        self._hvd.init()
+        self._allocate = allocate
 
-        hvd.init()
-        self._torch, self._hvd = torch, hvd
+    def allocate(self, count: int, dtype: str) -> Array | None:
+        return self._allocate(count, dtype) if self._allocate else None
 
-    def prepare(self, op: str, work: Array, gathered: Array) -> Callable[[], Any]:
-        hvd, tensor, name = self._hvd, self._torch.from_numpy(work), f"{op}.{work.nbytes}"
-        if op == "allreduce":
-            return lambda: hvd.allreduce_(tensor, name=name, op=hvd.Sum)
-        if op == "broadcast":
-            return lambda: hvd.broadcast_(tensor, root_rank=0, name=name)
-        return lambda: hvd.allgather(tensor, name=name)
+    def prepare(self, memory: Memory) -> Callable[[], Any]:
+        hvd, name = self._hvd, f"{memory.op}.{memory.dtype}.{memory.work.nbytes}"
+        tensor = self._torch.from_numpy(memory.work).view(getattr(self._torch, memory.dtype))
+        calls: dict[str, Callable[[], Any]] = {
+            "allreduce": lambda: hvd.allreduce_(tensor, name=name, op=hvd.Sum),
+            "broadcast": lambda: hvd.broadcast_(tensor, root_rank=0, name=name),
+            "allgather": lambda: hvd.allgather(tensor, name=name),
+            "alltoall": lambda: hvd.alltoall(tensor, name=name),
+            "reducescatter": lambda: hvd.reducescatter(tensor, name=name, op=hvd.Sum),
+        }
+        return calls[memory.op]
+
+    def prepare_many(self, tensors: Sequence[Array], grouped: bool) -> Callable[[], Any]:
+        hvd = self._hvd
+        group = [self._torch.from_numpy(tensor) for tensor in tensors]
+        names = [f"many.{group[0].numel()}.{number}" for number in range(len(group))]
+        if grouped:
+            return lambda: hvd.synchronize(hvd.grouped_allreduce_async_(group, name=names[-1], op=hvd.Sum))
+
+        def submit_each() -> None:
+            pairs = zip(group, names, strict=True)
+            for handle in [hvd.allreduce_async_(tensor, name=name, op=hvd.Sum) for tensor, name in pairs]:
+                hvd.synchronize(handle)
+
+        return submit_each
 
     def close(self) -> None:
         self._hvd.shutdown()
 
 
-class HoraNumpy:
+class HoraNumpy(Contender):
     """hora on NumPy arrays."""
 
-    def __init__(self, referee: Referee) -> None:
+    def __init__(self) -> None:
         import hora
 
         hora.init()
         self._hora = hora
 
-    def prepare(self, op: str, work: Array, gathered: Array) -> Callable[[], Any]:
-        hora, name = self._hora, f"numpy.{op}.{work.nbytes}"
-        if op == "allreduce":
-            return lambda: hora.allreduce_(work, name=name, op=hora.Sum)
-        if op == "broadcast":
-            return lambda: hora.broadcast_(work, root_rank=0, name=name)
-        return lambda: hora.allgather(work, name=name)
+    def prepare(self, memory: Memory) -> Callable[[], Any]:
+        hora, work, name = self._hora, memory.work, f"numpy.{memory.op}.{memory.work.nbytes}"
+        only_float32(memory)
+        calls: dict[str, Callable[[], Any]] = {
+            "allreduce": lambda: hora.allreduce_(work, name=name, op=hora.Sum),
+            "broadcast": lambda: hora.broadcast_(work, root_rank=0, name=name),
+            "allgather": lambda: hora.allgather(work, name=name),
+            "alltoall": lambda: hora.alltoall(work, name=name),
+            "reducescatter": lambda: hora.reducescatter(work, name=name, op=hora.Sum),
+        }
+        return calls[memory.op]
 
     def close(self) -> None:
         self._hora.shutdown()
 
 
-class Mpi:
+class Mpi(Contender):
     """MPI's own collectives through mpi4py."""
 
-    def __init__(self, referee: Referee) -> None:
+    def __init__(self) -> None:
         from mpi4py import MPI
 
         self._mpi = MPI
 
-    def prepare(self, op: str, work: Array, gathered: Array) -> Callable[[], Any]:
+    def prepare(self, memory: Memory) -> Callable[[], Any]:
+        only_float32(memory)
         mpi, world = self._mpi, self._mpi.COMM_WORLD
-        source, target = [work, mpi.FLOAT], [gathered, mpi.FLOAT]
-        if op == "allreduce":
-            return lambda: world.Allreduce(mpi.IN_PLACE, source, mpi.SUM)
-        if op == "broadcast":
-            return lambda: world.Bcast(source, 0)
-        return lambda: world.Allgather(source, target)
+        work, output = [memory.work, mpi.FLOAT], [memory.output, mpi.FLOAT]
+        calls: dict[str, Callable[[], Any]] = {
+            "allreduce": lambda: world.Allreduce(mpi.IN_PLACE, work, mpi.SUM),
+            "broadcast": lambda: world.Bcast(work, 0),
+            "allgather": lambda: world.Allgather(work, output),
+            "alltoall": lambda: world.Alltoall(work, output),
+            "reducescatter": lambda: world.Reduce_scatter_block(work, output, mpi.SUM),
+        }
+        return calls[memory.op]
 
-    def close(self) -> None:
-        pass
+    def prepare_many(self, tensors: Sequence[Array], grouped: bool) -> Callable[[], Any]:
+        if grouped:
+            raise NotImplementedError("MPI has no grouped calls")
+        mpi, world = self._mpi, self._mpi.COMM_WORLD
+        buffers = [[tensor, mpi.FLOAT] for tensor in tensors]
+        return lambda: [world.Allreduce(mpi.IN_PLACE, buffer, mpi.SUM) for buffer in buffers]
 
 
-class Gloo:
+class MpiWithoutCma(Mpi):
+    """MPI where processes do not read each other's memory, which is faster for some sizes."""
+
+    def __init__(self) -> None:
+        if all(os.environ.get(name) != value for name, value in WITHOUT_CMA.items()):
+            raise ImportError("the environment must switch CMA off, for the whole process")
+        super().__init__()
+
+
+class Gloo(Contender):
     """Gloo through torch.distributed, over the loopback interface."""
 
     def __init__(self, referee: Referee) -> None:
@@ -163,37 +129,95 @@ class Gloo:
         import torch.distributed
 
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-        self._folder = referee.from_root(tempfile.mkdtemp(prefix="hora-sweep-") if referee.rank == 0 else "")
+        self._folder = referee.from_root(tempfile.mkdtemp(prefix="hora-bench-") if referee.rank == 0 else "")
         self._torch, self._distributed = torch, torch.distributed
         torch.distributed.init_process_group(
             "gloo", init_method=f"file://{self._folder}/store", rank=referee.rank, world_size=referee.size
         )
 
-    def prepare(self, op: str, work: Array, gathered: Array) -> Callable[[], Any]:
-        distributed = self._distributed
-        tensor, output = self._torch.from_numpy(work), self._torch.from_numpy(gathered)
-        if op == "allreduce":
-            return lambda: distributed.all_reduce(tensor)
-        if op == "broadcast":
-            return lambda: distributed.broadcast(tensor, 0)
-        return lambda: distributed.all_gather_single(output, tensor)
+    def prepare(self, memory: Memory) -> Callable[[], Any]:
+        distributed, dtype = self._distributed, getattr(self._torch, memory.dtype)
+        work = self._torch.from_numpy(memory.work).view(dtype)
+        output = self._torch.from_numpy(memory.output).view(dtype)
+        calls: dict[str, Callable[[], Any]] = {
+            "allreduce": lambda: distributed.all_reduce(work),
+            "broadcast": lambda: distributed.broadcast(work, 0),
+            "allgather": lambda: distributed.all_gather_single(output, work),
+            "alltoall": lambda: distributed.all_to_all_single(output, work),
+            "reducescatter": lambda: distributed.reduce_scatter_single(output, work),
+        }
+        return without_result(calls[memory.op])
+
+    def prepare_many(self, tensors: Sequence[Array], grouped: bool) -> Callable[[], Any]:
+        if grouped:
+            raise NotImplementedError("Gloo has no grouped calls")
+        group = [self._torch.from_numpy(tensor) for tensor in tensors]
+        start = self._distributed.all_reduce
+        return lambda: [work.wait() for work in [start(tensor, async_op=True) for tensor in group]]
 
     def close(self) -> None:
         self._distributed.destroy_process_group()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
+class DeepSpeed(Gloo):
+    """DeepSpeed's allreduce through shared memory, which it builds when first used; in place, sums only."""
+
+    def __init__(self, referee: Referee) -> None:
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")
+        os.environ["LOCAL_SIZE"] = str(referee.size)  # it must know that all ranks are on one host
+        comm = importlib.import_module("deepspeed.comm")
+        super().__init__(referee)
+        comm.init_distributed("gloo", auto_mpi_discovery=False, rank=referee.rank, world_size=referee.size)
+        if not hasattr(self._torch.ops.deepspeed, "inference_all_reduce_"):
+            raise ImportError("DeepSpeed could not build its operation")  # it would fall back to Gloo
+
+    def prepare(self, memory: Memory) -> Callable[[], Any]:
+        if memory.op != "allreduce":
+            raise NotImplementedError(f"DeepSpeed has no {memory.op} of its own")
+        allreduce = self._torch.ops.deepspeed.inference_all_reduce_
+        tensor = self._torch.from_numpy(memory.work).view(getattr(self._torch, memory.dtype))
+        return without_result(lambda: allreduce(tensor))
+
+    def prepare_many(self, tensors: Sequence[Array], grouped: bool) -> Callable[[], Any]:
+        raise NotImplementedError("DeepSpeed's allreduce blocks")
+
+
+class MemoryBound(Contender):
+    """No library: every rank reads and writes its memory once, which no allreduce in place can do without."""
+
+    checked = False
+
+    def __init__(self) -> None:
+        bounds = load_bounds()
+        if bounds is None:
+            raise ImportError("build it with: scripts/setup.sh bench")
+        self._read_and_write = bounds.hora_bench_read_and_write
+
+    def prepare(self, memory: Memory) -> Callable[[], Any]:
+        address, count = memory.work.ctypes.data, memory.work.nbytes // 4
+        return lambda: self._read_and_write(address, count)
+
+
 CONTENDERS: dict[str, Callable[[Referee], Contender]] = {
-    "hora": Hora,
-    "hora-numpy": HoraNumpy,
-    "mpi": Mpi,
+    "hora": lambda referee: HorovodApi("hora.torch"),
+    "hora-numpy": lambda referee: HoraNumpy(),
+    "mpi": lambda referee: Mpi(),
+    "mpi-no-cma": lambda referee: MpiWithoutCma(),
     "gloo": Gloo,
+    "horovod": lambda referee: HorovodApi("horovod.torch"),
+    "deepspeed": DeepSpeed,
+    "memory": lambda referee: MemoryBound(),
 }
 
 
-def find_referee() -> Referee:
-    """Return mpi4py where it is installed, else hora."""
-    try:
-        return MpiReferee()
-    except ImportError:
-        return HoraReferee()
+def join(names: Sequence[str], referee: Referee) -> dict[str, Contender]:
+    """Return the contenders that are installed; name those that are not."""
+    found: dict[str, Contender] = {}
+    for name in names:
+        try:
+            found[name] = CONTENDERS[name](referee)
+        except ImportError as error:
+            if referee.rank == 0:
+                print(f"# {name} is left out: {error}", flush=True)
+    return found

@@ -1,136 +1,69 @@
-"""Times allreduce, broadcast and allgather over a range of sizes for several libraries side by side.
+"""Times the collectives over a range of sizes for several libraries side by side.
 
-    mpirun -np 2 --bind-to none python benchmarks/python/sweep.py
+    python benchmarks/python/sweep.py --ranks 2
+    mpirun -np 2 --bind-to none python benchmarks/python/sweep.py --contenders hora mpi
 
 The contenders take turns, block by block, in the same processes and on the same memory, so that whatever the
-machine does meanwhile hits them alike. Before each timed call the buffer is filled anew and all ranks meet at
-a barrier; the time of an iteration is that of its slowest rank. The last result of every block is checked.
+machine does meanwhile hits them alike. The time of an iteration is that of its slowest rank. The last result
+of every block is checked. Without mpirun the program starts it, several times: libraries that would disturb
+each other in one process, and MPI without CMA, have launches of their own, which take turns, too.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
-from collections import deque
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from contenders import CONTENDERS, OPS, Array, Contender, Referee, find_referee
-from results import HEADING, Row, make_row
+from cells import Cell, time_cell
+from contender import OPS
+from contenders import CONTENDERS, join
+from launch import FAST_HOROVOD, WITHOUT_CMA, Launch, alternate, installed, under_launcher, write_json
+from referee import Referee, find_referee, open_page
+from results import ITEM_BYTES, Row, console, make_table, merge
 
 SIZES = tuple(4**exponent for exponent in range(1, 14))  # 4 B to 64 MiB
-LEAST_ROUNDS = 5
-MOST_ITERATIONS = 20_000
-
-
-class Cell:
-    """One operation at one size: the memory all contenders work on, and what must come out."""
-
-    def __init__(self, op: str, size: int, referee: Referee) -> None:
-        count = size // 4
-        pattern = np.arange(count, dtype=np.float32) % 61 + 1
-        self.op = op
-        self.source: Array = pattern * np.float32(referee.rank + 1)
-        self.work = self.source.copy()
-        self.gathered = np.zeros(count * referee.size, np.float32)
-        self.expected = expect(op, pattern, referee.size)
-        self.block = 50 if size <= 4 << 10 else 10 if size <= 256 << 10 else 3 if size <= 4 << 20 else 1
-
-    def time_block(self, call: Callable[[], Any], referee: Referee) -> tuple[list[float], int]:
-        """Run a block of iterations; return this rank's seconds and how many elements came out wrong."""
-        seconds, result = [], None
-        self.gathered.fill(0)
-        for _ in range(self.block):
-            del result  # a result of the last iteration is given back before the next is timed
-            self.work[:] = self.source
-            referee.barrier()
-            start = time.perf_counter()
-            result = call()
-            seconds.append(time.perf_counter() - start)
-        output = self.work
-        if self.op == "allgather":
-            output = self.gathered if result is None else np.asarray(result)
-        return seconds, int(np.count_nonzero(output != self.expected))
-
-
-def expect(op: str, pattern: Array, ranks: int) -> Array:
-    """Return the result when each rank puts in the pattern times its number plus one; may change it."""
-    factors = np.arange(1, ranks + 1, dtype=np.float32)
-    if op == "allgather":
-        return np.concatenate([pattern * factor for factor in factors])
-    pattern *= factors.sum() if op == "allreduce" else factors[0]
-    return pattern
-
-
-def time_cell(
-    op: str, size: int, contenders: dict[str, Contender], referee: Referee, budget_s: float
-) -> list[Row]:
-    """Let the contenders take turns until the time is used up."""
-    cell = Cell(op, size, referee)
-    calls = {name: contender.prepare(op, cell.work, cell.gathered) for name, contender in contenders.items()}
-    seconds: dict[str, list[float]] = {name: [] for name in calls}
-    wrong = dict.fromkeys(calls, 0)
-    order = deque(calls)
-    until = time.perf_counter() + budget_s
-    for turn in range(MOST_ITERATIONS // cell.block):
-        for name in order:
-            measured, mistakes = cell.time_block(calls[name], referee)
-            seconds[name] += measured if turn else []  # the first turn warms up
-            wrong[name] += mistakes
-        order.rotate()
-        over = float(time.perf_counter() > until and turn >= LEAST_ROUNDS)
-        if referee.largest(np.array([over]))[0]:
-            break
-    return [
-        make_row(
-            op,
-            size,
-            referee.size,
-            name,
-            referee.largest(np.array(seconds[name])),
-            int(referee.largest(np.array([float(wrong[name])]))[0]),
-        )
-        for name in calls
-    ]
-
-
-def join(names: list[str], referee: Referee) -> dict[str, Contender]:
-    """Return the contenders that are installed; name those that are not."""
-    found: dict[str, Contender] = {}
-    for name in names:
-        try:
-            found[name] = CONTENDERS[name](referee)
-        except ImportError as error:
-            if referee.rank == 0:
-                print(f"# {name} is left out: {error}", flush=True)
-    return found
+QUICK_SIZES = (4, 1 << 10, 64 << 10)
+TOGETHER = ("hora", "hora-numpy", "mpi", "gloo", "memory")
+ALONE = (
+    Launch(("mpi-no-cma",), WITHOUT_CMA, "mpi4py"),
+    Launch(("horovod",), FAST_HOROVOD, "horovod"),
+    Launch(("deepspeed",), {}, "deepspeed"),
+)
+START_S = 60.0  # for processes to start and end
 
 
 def sweep(options: argparse.Namespace, referee: Referee) -> list[Row]:
-    """Time every operation at every size, and print each row as soon as it is there."""
+    """Time every operation at every size, and print what is done."""
+    page = open_page(referee)
     contenders = join(options.contenders, referee)
     until = time.perf_counter() + options.budget
-    cells_left = len(options.ops) * len(options.sizes)
+    sizes = [(op, dtype, size) for op in options.ops for dtype in options.dtypes for size in options.sizes]
     rows: list[Row] = []
-    for op in options.ops:
-        if referee.rank == 0:
-            print(f"# {op}, {referee.size} ranks\n{HEADING}", flush=True)
-        for size in options.sizes:
-            budget_s = (until - time.perf_counter()) / cells_left  # what one cell overdraws, the others pay
-            cell = time_cell(op, size, contenders, referee, budget_s)
-            cells_left -= 1
-            rows += cell
-            reference = next((row.p50_us for row in cell if row.contender == "hora"), None)
-            if referee.rank == 0:
-                print(*(row.line(reference) for row in cell), sep="\n", flush=True)
+    for done, (op, dtype, size) in enumerate(sizes):
+        left_s = until - time.perf_counter()  # what one cell overdraws, the others pay
+        cell = Cell(op, size, dtype, referee)
+        rows += time_cell(cell, contenders, page, left_s / (len(sizes) - done))
     for contender in contenders.values():
         contender.close()
     return rows
+
+
+def drive(options: argparse.Namespace) -> list[Row]:
+    """Start the ranks, one launch after the other, and put their rows together."""
+    together = tuple(name for name in options.contenders if name in TOGETHER)
+    launches = [Launch(together)] if together else []
+    launches += [launch for launch in ALONE if set(launch.contenders) <= set(options.contenders)]
+    launches = installed(launches)
+    budget_s = options.budget / options.rounds / max(len(launches), 1)
+    arguments = ["--ops", *options.ops, "--dtypes", *options.dtypes, "--budget", str(budget_s)]
+    arguments += ["--sizes", *map(str, options.sizes)]
+    limit_s = 5 * budget_s + START_S
+    script = Path(__file__)
+    rounds = alternate(script, arguments, launches, options.ranks, options.rounds, limit_s)
+    return merge(Row(**row) for rows in rounds for row in rows)
 
 
 def bytes_of(text: str) -> int:
@@ -146,23 +79,31 @@ def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    everyone = [name for name in CONTENDERS if name != "hora-numpy"]
     parser.add_argument("--ops", nargs="+", choices=OPS, default=list(OPS))
-    parser.add_argument("--sizes", nargs="+", type=bytes_of, default=list(SIZES), help="such as 4 1K 16M")
-    parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=["hora", "mpi", "gloo"])
-    parser.add_argument(
-        "--budget", type=float, default=100.0, help="seconds for all sizes and operations together"
-    )
+    parser.add_argument("--sizes", nargs="+", type=bytes_of, help="such as 4 1K 16M; default: 4 to 64M")
+    parser.add_argument("--dtypes", nargs="+", choices=ITEM_BYTES, default=["float32"])
+    parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=everyone)
+    parser.add_argument("--budget", type=float, help="seconds to measure, everything together; default: 100")
+    parser.add_argument("--ranks", type=int, default=2, help="without mpirun")
+    parser.add_argument("--rounds", type=int, help="of launches, without mpirun; default: 3")
+    parser.add_argument("--quick", action="store_true", help="few sizes, one round, seconds")
     parser.add_argument("--json", type=Path, help="file to write the rows to")
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.sizes = options.sizes or (QUICK_SIZES if options.quick else SIZES)
+    options.budget = options.budget or (4.0 if options.quick else 100.0)
+    options.rounds = options.rounds or (1 if options.quick else 3)
+    return options
 
 
 def main() -> None:
     options = parse_options()
-    referee = find_referee()
-    rows = sweep(options, referee)
-    if referee.rank == 0 and options.json:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+    referee = find_referee() if under_launcher() else None
+    rows = sweep(options, referee) if referee else drive(options)
+    if referee is None or referee.rank == 0:
+        ranks = referee.size if referee else options.ranks
+        console().print(make_table(rows, f"{ranks} ranks"))
+        write_json(options.json, [asdict(row) for row in rows])
     if any(row.wrong for row in rows):
         sys.exit("some results were wrong")
 

@@ -1,0 +1,59 @@
+"""Starts the ranks of one contender that train, and returns what the slower ones needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from launch import mpirun, run
+from shared_page import PAGE_BYTES
+from trainers import LAUNCHES, SERVED
+
+WORKER = Path(__file__).with_name("training_worker.py")
+LIMIT_S = 180.0
+
+
+@dataclass(frozen=True)
+class Run:
+    """The times of the rank that was slowest in the median."""
+
+    step_s: list[float]
+    exchange_s: list[float]
+    one_way_us: float | None
+
+    @property
+    def step_us(self) -> float:
+        return statistics.median(self.step_s) * 1e6
+
+
+def train(contender: str, workload: str, ranks: int, steps: int, *arguments: str) -> Run:
+    """Train on `ranks` ranks; a parameter server comes in addition."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(prefix="hora-bench-", dir=memory if memory.is_dir() else None) as folder:
+        page = Path(folder) / "page"
+        page.touch()
+        os.truncate(page, PAGE_BYTES)
+        words = ["--contender", contender, "--workload", workload, "--steps", str(steps), *arguments]
+        command = [*mpirun(ranks + (contender in SERVED)), sys.executable, str(WORKER), *words]
+        run(command, LIMIT_S, {**LAUNCHES[contender].environment, "HORA_BENCH_FOLDER": folder})
+        results = [json.loads((Path(folder) / f"{rank}.json").read_text()) for rank in range(ranks)]
+    slowest = {key: max((each[key] for each in results), key=median) for key in ("step_s", "exchange_s")}
+    return Run(**slowest, one_way_us=results[0]["one_way_us"])
+
+
+def median(values: Sequence[float]) -> float:
+    return statistics.median(values) if values else 0.0
+
+
+def percentiles_us(seconds: Sequence[float]) -> dict[str, Any]:
+    """Return p10, p50 and p90 as the fields of a row."""
+    values = np.percentile(np.array(seconds) * 1e6, (10, 50, 90))
+    return dict(zip(("p10_us", "p50_us", "p90_us"), map(float, values), strict=True))
