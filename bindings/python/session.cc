@@ -177,6 +177,13 @@ void bind_session(py::module_& module) {
       "process_set_ranks", [](std::int32_t id) { return default_session()->process_set(id); }, py::arg("id"));
   module.def("refuse", &refuse, py::arg("op"), py::arg("name").none(true), py::arg("reason"),
              py::arg("process_set") = kGlobalSet);
+  module.def(
+      "allocate",
+      [](std::size_t bytes) {
+        return Output{
+            default_session()->allocate(bytes), {static_cast<std::int64_t>(bytes)}, DType::kUInt8, {}};
+      },
+      py::arg("bytes"));
   module.def("mpi_allows_threads", &mpi_allows_threads);
   module.def("mpi_probe", [] {
     const MpiProbe probe = probe_mpi();

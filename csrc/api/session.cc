@@ -124,6 +124,9 @@ bool Session::wait_until(Handle& handle, TimePoint deadline) {
 void Session::release(const Handle& handle) {
   engine_->release(handle);
 }
+std::shared_ptr<std::byte[]> Session::allocate(std::size_t bytes) {
+  return engine_->allocate(bytes);
+}
 void Session::leave() {
   engine_->leave();
 }

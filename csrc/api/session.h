@@ -67,6 +67,10 @@ class Session {
   /// The name of a handle that has been waited for or seen complete may be used again.
   void release(const Handle& handle);
 
+  /// Memory that ranks of one host reduce without copying it, where they share memory; elsewhere ordinary
+  /// memory. It lives as long as the pointer. Throws Error(kStartup) when there is not enough.
+  [[nodiscard]] std::shared_ptr<std::byte[]> allocate(std::size_t bytes);
+
   /// Leaves the job. What is pending here and, where it needs this rank, elsewhere fails.
   void leave();
 

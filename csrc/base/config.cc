@@ -89,6 +89,10 @@ const std::vector<SettingInfo>& table() {
       {"HORA_SHARED_MEMORY_DIRECTORY", "", "a directory on a tmpfs, such as /dev/shm",
        "Where shared memory is taken from instead of anonymous memory; only to limit it.",
        [](Settings& s, std::string_view v) { s.shared_memory_directory = std::string(v); }},
+      {"HORA_SHARED_HEAP_BYTES", "34359738368", "4096 to 2^40 bytes",
+       "Address space in which each rank can allocate shared memory. Memory is taken only as it is "
+       "allocated.",
+       [](Settings& s, std::string_view v) { s.shared_heap_bytes = parse_number(v, 4096, kTebi); }},
       {"HORA_REDUCTION", "auto", "auto, one-phase or two-phase",
        "How ranks that share memory reduce: every rank everything, or every rank a slice which the others "
        "then "

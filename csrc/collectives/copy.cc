@@ -57,10 +57,9 @@ void copy(const std::byte* source, std::byte* destination, std::size_t bytes, St
   const std::size_t past_line = reinterpret_cast<std::uintptr_t>(destination) % kCacheLine;
   const std::size_t head = std::min(bytes, (kCacheLine - past_line) % kCacheLine);
   std::memcpy(destination, source, head);
-  const std::size_t end =
-      head + HWY_DYNAMIC_DISPATCH(stream_vectors)(reinterpret_cast<const std::uint8_t*>(source + head),
-                                                  reinterpret_cast<std::uint8_t*>(destination + head),
-                                                  bytes - head);
+  const std::size_t end = head + HWY_DYNAMIC_DISPATCH(stream_vectors)(
+                                     reinterpret_cast<const std::uint8_t*>(source + head),
+                                     reinterpret_cast<std::uint8_t*>(destination + head), bytes - head);
   std::memcpy(destination + end, source + end, bytes - end);
   hwy::FlushStream();
 }

@@ -11,8 +11,8 @@
 namespace hora {
 namespace {
 
-/// Integers that are scaled or divided: the steps one after another, for as many elements as stay in the first
-/// level cache. There are no vector instructions for most of it, and few jobs average integers.
+/// Integers that are scaled or divided: the steps one after another, for as many elements as stay in the
+/// first level cache. There are no vector instructions for most of it, and few jobs average integers.
 void reduce_in_steps(std::span<const std::byte* const> sources, std::span<const Destination> destinations,
                      std::size_t count, const Reduction& reduction) {
   constexpr std::size_t kBytes = 4096;

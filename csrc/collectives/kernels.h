@@ -9,14 +9,14 @@
 
 namespace hora {
 
-/// How results are written: with ordinary stores, or past the caches ("streaming", non-temporal) to memory that
-/// this core will not read again soon.
+/// How results are written: with ordinary stores, or past the caches ("streaming", non-temporal) to memory
+/// that this core will not read again soon.
 enum class Store : std::uint8_t { kCached, kStreaming };
 
 /// What happens to the elements: those of every source are multiplied by `before`, they are combined in the
-/// order of the sources, the result is divided by `divisor` (integers only), multiplied by `after` and rounded
-/// once. Halves are float32 from the first multiplication to the last; integers are multiplied in double,
-/// truncated toward zero, and stay at the end of their range when they leave it.
+/// order of the sources, the result is divided by `divisor` (integers only), multiplied by `after` and
+/// rounded once. Halves are float32 from the first multiplication to the last; integers are multiplied in
+/// double, truncated toward zero, and stay at the end of their range when they leave it.
 struct Reduction {
   DType dtype;
   ReduceOp op;
@@ -30,13 +30,14 @@ struct Destination {
   Store store = Store::kCached;
 };
 
-/// Reduces `count` elements of all sources (at least one) into every destination (at least one). A destination
-/// may be a source, else they do not overlap; all are aligned to their elements. The bits of the result do not
-/// depend on the processor's vectors. Operations are those of `reduce_into`; Adasum has no kernel.
+/// Reduces `count` elements of all sources (at least one) into every destination (at least one). A
+/// destination may be a source, else they do not overlap; all are aligned to their elements. The bits of the
+/// result do not depend on the processor's vectors. Operations are those of `reduce_into`; Adasum has no
+/// kernel.
 ///
-/// Streaming needs full, aligned vectors. It begins where the first streaming destination reaches a cache line;
-/// another destination that is aligned differently gets ordinary stores. What has been streamed is visible to
-/// whoever sees a release store that follows.
+/// Streaming needs full, aligned vectors. It begins where the first streaming destination reaches a cache
+/// line; another destination that is aligned differently gets ordinary stores. What has been streamed is
+/// visible to whoever sees a release store that follows.
 void reduce_all(std::span<const std::byte* const> sources, std::span<const Destination> destinations,
                 std::size_t count, const Reduction& reduction);
 

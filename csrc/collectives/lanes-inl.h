@@ -129,8 +129,8 @@ struct Sum {
   }
 };
 
-/// No instruction set multiplies bytes: those with even and with odd numbers are multiplied as 16-bit numbers,
-/// whose lower halves are the products.
+/// No instruction set multiplies bytes: those with even and with odd numbers are multiplied as 16-bit
+/// numbers, whose lower halves are the products.
 template <class V>
 HWY_INLINE V product_of_bytes(V left, V right) {
   const hn::DFromV<V> d;
@@ -157,8 +157,9 @@ struct Product {
   }
 };
 
-// Highway's Min and Max leave open what happens to NaN and to zeros of both signs. Here a NaN on the left stays,
-// one on the right is taken because the comparison fails, and so is the right one of two equal numbers.
+// Highway's Min and Max leave open what happens to NaN and to zeros of both signs. Here a NaN on the left
+// stays, one on the right is taken because the comparison fails, and so is the right one of two equal
+// numbers.
 struct Min {
   template <class V>
   static HWY_INLINE V combine(V left, V right) {

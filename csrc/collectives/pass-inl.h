@@ -1,9 +1,10 @@
 // The loop of every kernel, compiled once for each instruction set like lanes-inl.h.
 //
-// A pass goes through memory once. For four vectors of elements at a time it loads the first source, combines it
-// with all others while the sums stay in registers, rounds, and writes the result to every destination. What
-// lies before the first cache line of the destination and after the last four vectors is done vector by vector,
-// an incomplete vector through a buffer, so that there is no scalar code that could round differently.
+// A pass goes through memory once. For four vectors of elements at a time it loads the first source, combines
+// it with all others while the sums stay in registers, rounds, and writes the result to every destination.
+// What lies before the first cache line of the destination and after the last four vectors is done vector by
+// vector, an incomplete vector through a buffer, so that there is no scalar code that could round
+// differently.
 
 #if defined(HORA_COLLECTIVES_PASS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef HORA_COLLECTIVES_PASS_INL_H
@@ -33,8 +34,8 @@ HWY_INLINE bool is_aligned(const T* at, std::size_t bytes) {
   return reinterpret_cast<std::uintptr_t>(at) % bytes == 0;
 }
 
-/// Reads elements of format `From`, combines them with `Op` and writes them in format `To`, whose lanes are the
-/// same. Multiplies by the factors of the pass only if `kIsScaled`: to multiply by 1 would quiet a NaN.
+/// Reads elements of format `From`, combines them with `Op` and writes them in format `To`, whose lanes are
+/// the same. Multiplies by the factors of the pass only if `kIsScaled`: to multiply by 1 would quiet a NaN.
 template <class From, class To, class Op, bool kIsScaled>
 class Loop {
  public:
@@ -81,9 +82,8 @@ class Loop {
   static HWY_INLINE Packed result(V lanes, V after) { return To::pack(D(), scaled(lanes, after)); }
 
   [[nodiscard]] bool streams() const {
-    return kCanStream &&
-           std::ranges::find(pass_.destinations, Store::kStreaming, &Destination::store) !=
-               pass_.destinations.end();
+    return kCanStream && std::ranges::find(pass_.destinations, Store::kStreaming, &Destination::store) !=
+                             pass_.destinations.end();
   }
 
   /// How far the first streaming destination, or without one the first, is from its next cache line.

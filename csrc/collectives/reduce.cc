@@ -67,8 +67,7 @@ void reduce_into(void* accumulator, const void* operand, std::size_t count, DTyp
 }
 
 void fill_identity(void* destination, std::size_t count, DType dtype, ReduceOp op) {
-  with_type(dtype,
-            [&]<typename T>(T) { std::fill_n(static_cast<T*>(destination), count, identity<T>(op)); });
+  with_type(dtype, [&]<typename T>(T) { std::fill_n(static_cast<T*>(destination), count, identity<T>(op)); });
 }
 
 }  // namespace hora

@@ -128,6 +128,11 @@ bool Engine::has_work_left() {
   return is_over() || !parked_.empty() || !exchange_.agreed.empty() || !transport_->flushed();
 }
 
+std::shared_ptr<std::byte[]> Engine::allocate(std::size_t bytes) const {
+  const HostMemory* const memory = transport_->host_memory();
+  return memory != nullptr ? memory->allocate(bytes) : std::make_shared_for_overwrite<std::byte[]>(bytes);
+}
+
 void Engine::leave() {
   leaving_ = true;
   transport_->wake();
@@ -293,7 +298,7 @@ void Engine::run_batch(const Batch& batch, std::vector<Submission>& calls) {
                     slots ? &*slots : nullptr);
   const TimePoint start = Clock::now();
   (*backend)->run(batch, calls, group);
-  if (topology().rank() != 0 || !slots) return;
+  if (topology().rank() != 0 || !slots || !slots->took_route()) return;
   if (const std::string news = route_chooser_.learn(batch, Clock::now() - start); !news.empty())
     log_info(news);
 }

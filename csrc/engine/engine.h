@@ -62,6 +62,9 @@ class Engine {
   /// that runs a batch meanwhile finishes it first.
   [[nodiscard]] bool wait_until(Handle& handle, TimePoint deadline);
 
+  /// See Session::allocate.
+  [[nodiscard]] std::shared_ptr<std::byte[]> allocate(std::size_t bytes) const;
+
   /// Leaves the job: what was agreed before still runs, everything else fails, on all ranks. Blocks until the
   /// engine has ended, which it does within a deadline even if no other rank answers.
   void leave();

@@ -70,7 +70,23 @@ void check_allreduce(const Submission& submission, const std::vector<int>&) {
 
 namespace {
 
+// Below this an exchange of addresses costs more than copying; the addresses of more tensors are many bytes.
+constexpr std::size_t kLeastDirectBytes = 32 * 1024;
+constexpr std::size_t kMostDirectTensors = 64;
+
+/// Only agreed data decides whether it is tried, and all ranks learn alike whether it can be done.
+bool allreduce_directly(const HostCall& call) {
+  if (!call.all_contribute() || call.tensors.size() > kMostDirectTensors ||
+      count_of(call) * size_of(call.dtype) < kLeastDirectBytes)
+    return false;
+  std::vector<DirectTensor> tensors;
+  for (const HostTensor& tensor : call.tensors)
+    tensors.push_back({tensor.local.input, tensor.local.output, tensor.type->count()});
+  return direct_allreduce(*call.group.slots(), tensors, reduction_of(call.batch, call.dtype));
+}
+
 void allreduce_in_slots(const HostCall& call) {
+  if (allreduce_directly(call)) return;
   Pieces pieces(size_of(call.dtype));
   for (const HostTensor& tensor : call.tensors)
     pieces.add(tensor.local.input, tensor.local.output, tensor.type->count());

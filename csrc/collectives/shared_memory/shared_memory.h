@@ -18,6 +18,16 @@ namespace hora {
 void shared_allreduce(Slots& slots, const Pieces& pieces, const Reduction& reduction, bool all_contribute,
                       const Route& route);
 
+/// The same on memory of the shared heaps of all ranks, without any copy, if all their tensors lie there;
+/// says whether they do. All ranks contribute; `tensors` have the same lengths everywhere.
+struct DirectTensor {
+  const std::byte* input;
+  std::byte* output;
+  std::size_t count;
+};
+[[nodiscard]] bool direct_allreduce(Slots& slots, std::span<const DirectTensor> tensors,
+                                    const Reduction& reduction);
+
 /// Every rank gets the root's input.
 void shared_broadcast(Slots& slots, const Pieces& pieces, int root, const Route& route);
 

@@ -4,14 +4,50 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <ctime>
+#include <functional>
+#include <optional>
 #include <utility>
+
+#include "base/error.h"
 
 namespace hora {
 
 HostMemory::HostMemory(Segment segment, HostLayout layout, int rank, std::vector<Descriptor> bells)
-    : segment_(std::move(segment)), layout_(layout), rank_(rank), bells_(std::move(bells)) {}
+    : shared_(new Shared{std::move(segment), {layout.heap(index(rank)), layout.heap_bytes}}),
+      data_(shared_->segment.data()),
+      layout_(layout),
+      rank_(rank),
+      bells_(std::move(bells)) {}
+
+std::shared_ptr<std::byte[]> HostMemory::allocate(std::size_t bytes) const {
+  const std::optional<std::size_t> first = shared_->heap.take(bytes);
+  if (!first)
+    raise(ErrorKind::kStartup, "no {} bytes of shared memory are left of {} (HORA_SHARED_HEAP_BYTES)", bytes,
+          layout_.heap_bytes);
+  const auto give_back = [shared = shared_, at = *first](std::byte*) { shared->heap.give_back(at); };
+  std::shared_ptr<std::byte[]> memory(data_ + *first, give_back);
+  shared_->segment.reserve(*first, std::max(bytes, std::size_t{1}));
+  return memory;
+}
+
+std::int64_t HostMemory::offset_of(const std::byte* memory, std::size_t bytes) const {
+  const std::byte* const heap = data_ + layout_.heap(index(rank_));
+  const std::less_equal<const std::byte*> not_after;
+  const bool is_within = not_after(heap, memory) && not_after(memory + bytes, heap + layout_.heap_bytes);
+  return is_within ? memory - data_ : kElsewhere;
+}
+
+std::byte* HostMemory::memory_at(int rank, std::int64_t offset, std::size_t bytes) const {
+  const auto first = static_cast<std::size_t>(offset);
+  const std::size_t heap = layout_.heap(index(rank));
+  if (offset < 0 || first < heap || bytes > layout_.heap_bytes || first - heap > layout_.heap_bytes - bytes)
+    raise(ErrorKind::kSessionFailed, "damaged message: offset {} is not in the heap of rank {} of this host",
+          offset, rank);
+  return data_ + first;
+}
 
 void HostMemory::ring_bell(int rank) const {
   // Fails only when the bell has been rung 2^64 times and not been heard.

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/descriptor.h"
+#include "transport/shm/heap.h"
 #include "transport/shm/layout.h"
 #include "transport/shm/segment.h"
 #include "transport/transport.h"
@@ -39,12 +40,22 @@ class HostMemory {
   [[nodiscard]] Board& board(int rank) const { return at<Board>(layout_.board(index(rank))); }
   [[nodiscard]] Ring& ring(int from, int to) const { return at<Ring>(layout_.ring(index(from), index(to))); }
   [[nodiscard]] std::span<std::byte> slot(int rank, std::size_t number) const {
-    return {segment_.data() + layout_.slot(index(rank), number) + kPage, layout_.slot_bytes};
+    return {data_ + layout_.slot(index(rank), number) + kPage, layout_.slot_bytes};
   }
   /// A byte for a remark about what is in the slot.
   [[nodiscard]] std::byte& remark(int rank, std::size_t number) const {
-    return segment_.data()[layout_.slot(index(rank), number)];
+    return data_[layout_.slot(index(rank), number)];
   }
+
+  /// Memory of this rank's heap that all ranks of the host can reach; it lives on after the session. Any
+  /// thread. Throws Error(kStartup) with the bytes needed and free when there is not enough.
+  [[nodiscard]] std::shared_ptr<std::byte[]> allocate(std::size_t bytes) const;
+  /// Where memory from this rank's heap lies for all ranks; kElsewhere for any other.
+  [[nodiscard]] std::int64_t offset_of(const std::byte* memory, std::size_t bytes) const;
+  static constexpr std::int64_t kElsewhere = -1;
+  /// Memory of a rank's heap, wherever that rank has mapped it. Throws Error(kSessionFailed) when it is not
+  /// within the heap.
+  [[nodiscard]] std::byte* memory_at(int rank, std::int64_t offset, std::size_t bytes) const;
 
   /// Wakes a rank that sleeps. Any thread.
   void ring_bell(int rank) const;
@@ -54,11 +65,17 @@ class HostMemory {
  private:
   template <typename T>
   [[nodiscard]] T& at(std::size_t offset) const {
-    return *reinterpret_cast<T*>(segment_.data() + offset);
+    return *reinterpret_cast<T*>(data_ + offset);
   }
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
-  Segment segment_;
+  /// What outlives the session as long as memory of the heap is in use.
+  struct Shared {
+    Segment segment;
+    Heap heap;
+  };
+  std::shared_ptr<Shared> shared_;
+  std::byte* const data_;
   HostLayout layout_;
   int rank_;
   std::vector<Descriptor> bells_;  // eventfds, by rank

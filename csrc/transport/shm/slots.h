@@ -53,6 +53,20 @@ class Slots {
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return static_cast<int>(members_->size()); }
+  /// Where memory of this rank lies for the others, or HostMemory::kElsewhere; and memory of another.
+  [[nodiscard]] std::int64_t offset_of(const std::byte* memory, std::size_t bytes) const {
+    return memory_.offset_of(memory, bytes);
+  }
+  [[nodiscard]] std::byte* memory_at(int peer, std::int64_t offset, std::size_t bytes) const {
+    return memory_.memory_at(local(peer), offset, bytes);
+  }
+  /// The batch went another way than its route says, so its time teaches nothing about the route.
+  void had_no_route() { took_route_ = false; }
+  [[nodiscard]] bool took_route() const { return took_route_; }
+
+  /// To be called now and then by whoever works long without waiting.
+  void look_around() const { while_waiting_(); }
+
   [[nodiscard]] std::size_t block_bytes() const { return memory_.layout().slot_bytes; }
 
   /// Sets aside the next `count` blocks of the batch and returns the number of the first. All members do so
@@ -104,6 +118,7 @@ class Slots {
   int rank_ = 0;
   Board& own_;
   std::uint32_t next_block_ = 0;
+  bool took_route_ = true;
 };
 
 }  // namespace hora

@@ -15,6 +15,7 @@ from hora._handle import poll, synchronize
 from hora._ops import Collectives, barrier, join
 from hora.compression import Compressions
 from hora.numpy.adapter import NumpyAdapter
+from hora.numpy.memory import shared_empty
 
 __all__ = [
     "Compression",
@@ -43,6 +44,7 @@ __all__ = [
     "poll",
     "reducescatter",
     "reducescatter_async",
+    "shared_empty",
     "synchronize",
 ]
 

@@ -10,7 +10,7 @@ import numpy as np
 from hora import _core
 from hora._adapter import Ref
 
-__all__ = ["Array", "NumpyAdapter"]
+__all__ = ["Array", "NumpyAdapter", "dtype_code"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

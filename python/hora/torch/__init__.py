@@ -83,6 +83,7 @@ from hora.torch.collectives import (
 )
 from hora.torch.consistency import check_consistency
 from hora.torch.functions import broadcast_optimizer_state, broadcast_parameters
+from hora.torch.memory import shared_empty
 from hora.torch.optimizer import DistributedOptimizer
 from hora.torch.sync_batch_norm import SyncBatchNorm
 
@@ -155,6 +156,7 @@ __all__ = [
     "reducescatter_async",
     "remove_process_set",
     "rocm_built",
+    "shared_empty",
     "shutdown",
     "size",
     "sparse_allreduce_async",

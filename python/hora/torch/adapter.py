@@ -10,7 +10,7 @@ import torch
 from hora import _core
 from hora._adapter import Ref
 
-__all__ = ["TorchAdapter"]
+__all__ = ["TorchAdapter", "dtype_code"]
 
 _CODES: dict[torch.dtype, int] = {getattr(torch, name): code for name, code in _core.DTYPES.items()}
 
@@ -35,6 +35,14 @@ def has_repeated_elements(tensor: torch.Tensor) -> bool:
     return any(tensor.stride(axis) == 0 and length > 1 for axis, length in enumerate(tensor.shape))
 
 
+def dtype_code(dtype: torch.dtype) -> int:
+    """Return the code of a dtype; one that we do not have is refused."""
+    code = _CODES.get(dtype)
+    if code is None:
+        raise ValueError(f"tensors of {dtype} are not supported, only {', '.join(_core.DTYPES)}")
+    return code
+
+
 class TorchAdapter:
     """Adapter of PyTorch."""
 
@@ -49,10 +57,7 @@ class TorchAdapter:
 
     def to_ref(self, tensor: torch.Tensor) -> Ref:
         """Describe the memory of a contiguous tensor."""
-        code = _CODES.get(tensor.dtype)
-        if code is None:
-            raise ValueError(f"tensors of {tensor.dtype} are not supported, only {', '.join(_core.DTYPES)}")
-        return tensor.data_ptr(), tensor.shape, code
+        return tensor.data_ptr(), tensor.shape, dtype_code(tensor.dtype)
 
     def address(self, tensor: torch.Tensor) -> int:
         """Return where the tensor's memory begins."""

@@ -16,6 +16,8 @@ class SlotRank {
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }
 
+  [[nodiscard]] const HostMemory& memory() const { return *transport_.host_memory(); }
+
   /// Takes part in a batch of all ranks, or of some, which all call this in the order of the numbers.
   void run(std::uint64_t batch_number, const std::function<void(Slots&)>& body);
   void run(std::uint64_t batch_number, const std::vector<int>& members,
