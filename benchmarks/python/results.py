@@ -6,6 +6,7 @@ import statistics
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,16 @@ from rich.console import Console
 from rich.table import Table
 
 ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
-COLUMNS = ("op", "size (B)", "type", "contender", "p10 (us)", "time (us)", "p90 (us)", "p99 (us)")
+COLUMNS: tuple[str, ...] = (
+    "op",
+    "size (B)",
+    "type",
+    "contender",
+    "p10 (us)",
+    "time (us)",
+    "p90 (us)",
+    "p99 (us)",
+)
 COLUMNS += ("algbw (GB/s)", "busbw (GB/s)", "wrong", "/hora", "one-way (us)")
 
 
@@ -86,7 +96,9 @@ def merge(rounds: Iterable[Row]) -> list[Row]:
 
 def merge_rows(rows: Sequence[Row]) -> Row:
     figures = ("p10_us", "p50_us", "p90_us", "p99_us", "algbw_GBps", "busbw_GBps")
-    medians = {name: statistics.median(getattr(row, name) for row in rows) for name in figures}
+    medians: dict[str, Any] = {
+        name: statistics.median(getattr(row, name) for row in rows) for name in figures
+    }
     wrong = max(row.wrong for row in rows)
     one_way = median_or_none(row.one_way_us for row in rows)
     return replace(rows[0], **medians, wrong=wrong, one_way_us=one_way)
