@@ -20,7 +20,7 @@ from pathlib import Path
 import report
 import targets
 from figures import Figures
-from launch import KEEPMALLOC, OUTPUT, ROOT, mpirun
+from launch import KEEPMALLOC, ONE_THREAD, OUTPUT, ROOT, mpirun
 from results import console
 from rich.table import Table
 from sheets import cpp_scaling, cpp_single
@@ -147,7 +147,7 @@ def main() -> None:
     options.output.mkdir(parents=True, exist_ok=True)
     selection = [each for each in select(options.output, options.quick) if options.only in each.title]
     start, failed = time.monotonic(), []
-    environment = {**os.environ, **KEEPMALLOC, "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, **KEEPMALLOC, **ONE_THREAD}
     for number, measurement in enumerate(selection):
         left = sum(each.seconds for each in selection[number:]) * (0.2 if options.quick else 1.0)
         place = f"[{number + 1}/{len(selection)}]"
