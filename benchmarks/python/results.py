@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
 import statistics
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -123,5 +123,5 @@ def make_table(rows: Sequence[Row], title: str) -> Table:
 
 
 def console() -> Console:
-    """Return where tables go; where that is no terminal, lines are as long as they have to be."""
-    return Console(width=None if sys.stdout.isatty() else 170)
+    """Return where tables go; wide enough for every table, for under mpirun a terminal has no width."""
+    return Console(width=max(shutil.get_terminal_size().columns, 170))

@@ -33,7 +33,7 @@ ALONE = (
     Launch(("horovod",), FAST_HOROVOD, "horovod"),
     Launch(("deepspeed",), {}, "deepspeed"),
 )
-START_S = 60.0  # for processes to start and end
+START_S = 180.0  # for processes to start and end, and for DeepSpeed to build what it needs
 
 
 def sweep(options: argparse.Namespace, referee: Referee) -> list[Row]:

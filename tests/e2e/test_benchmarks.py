@@ -93,7 +93,7 @@ def test_training_reports_the_overhead_over_independent_processes(tmp_path: Path
 def test_scaling_climbs_from_parameter_servers_to_allreduce(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("mpi4py")
-    ladder = ("ps-async", "ps-sync", "mpi", "hora")
+    ladder = ("ps-async", "ps-sync", "hora")
     run_benchmark("scaling.py", "--quick", "--contenders", *ladder, "--json", tmp_path / "rows.json", ranks=0)
     rows = read_rows(tmp_path / "rows.json")
     assert {(row["contender"], row["ranks"]) for row in rows} == {
