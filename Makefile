@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 PYTHON_IN_VENV := .venv/bin/python
 
-.PHONY: help setup demo test lint bench cpp-test asan tsan clean
+.PHONY: help setup demo test lint bench targets cpp-test asan tsan clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -19,9 +19,13 @@ test: ## every test; ends with one line "N passed, N failed"
 	@scripts/setup.sh test
 	@$(PYTHON_IN_VENV) tests/run.py
 
-bench: ## measure against raw MPI and Gloo
+bench: ## measure against raw MPI, Gloo and others in ten minutes; build/bench/report.html
 	@scripts/setup.sh bench
-	@$(PYTHON_IN_VENV) benchmarks/run.py
+	@$(PYTHON_IN_VENV) benchmarks/python/run.py
+
+targets: ## compare what `make bench` measured with what must be reached
+	@scripts/setup.sh demo
+	@$(PYTHON_IN_VENV) benchmarks/python/targets.py
 
 lint: ## clang-format, ruff, mypy, layers
 	@scripts/setup.sh lint

@@ -26,6 +26,9 @@ step "Python requirements" requirements_current install_requirements base
 step "PyTorch" requirements_current install_torch torch
 case "$goal" in
     test | bench) step "test requirements" requirements_current install_requirements test ;;
+esac
+case "$goal" in
+    bench) step "benchmark requirements" requirements_current install_requirements bench ;;
     lint) step "lint requirements" requirements_current install_requirements lint ;;
 esac
 case "$goal" in

@@ -65,17 +65,17 @@ def expect(op: str, pattern: Array, referee: Referee) -> Array:
     if op == "allgather":
         return np.concatenate([pattern * factor for factor in factors])
     if op in ("allreduce", "broadcast"):
-        return pattern * (factors.sum() if op == "allreduce" else factors[0])
+        return pattern * np.float32(factors.sum()) if op == "allreduce" else pattern
     part = pattern.reshape(referee.size, -1)[referee.rank]
-    return (
-        part * factors.sum() if op == "reducescatter" else np.concatenate([part * each for each in factors])
-    )
+    if op == "reducescatter":
+        return np.asarray(part * factors.sum())
+    return np.concatenate([part * factor for factor in factors])
 
 
 def encode(values: Array, dtype: str) -> Array:
     """Return float32 values that fit exactly as what a buffer of `dtype` holds; halves as int16."""
     if dtype == "float16":
-        return values.astype(np.float16).view(np.int16)
+        return np.asarray(values, np.float16).view(np.int16)
     if dtype == "bfloat16":
         return (values.view(np.uint32) >> 16).astype(np.uint16).view(np.int16)
     return values

@@ -109,7 +109,12 @@ class Mpi(Contender):
             raise NotImplementedError("MPI has no grouped calls")
         mpi, world = self._mpi, self._mpi.COMM_WORLD
         buffers = [[tensor, mpi.FLOAT] for tensor in tensors]
-        return lambda: [world.Allreduce(mpi.IN_PLACE, buffer, mpi.SUM) for buffer in buffers]
+
+        def reduce_each() -> None:
+            for buffer in buffers:
+                world.Allreduce(mpi.IN_PLACE, buffer, mpi.SUM)
+
+        return reduce_each
 
 
 class MpiWithoutCma(Mpi):

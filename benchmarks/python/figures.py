@@ -22,11 +22,13 @@ class Figures:
         return json.loads(path.read_text()) if path.exists() else None
 
     def rows(self, name: str) -> Rows:
-        return self.read(name) or []
+        rows: Rows = self.read(name) or []
+        return rows
 
     def cpp(self, name: str) -> Rows:
         """Return the rows of a file of Google Benchmark."""
-        return (self.read(name) or {}).get("benchmarks", [])
+        rows: Rows = (self.read(name) or {}).get("benchmarks", [])
+        return rows
 
 
 def pick(rows: Iterable[dict[str, Any]], **wanted: Any) -> Rows:

@@ -23,6 +23,7 @@ KEEPMALLOC = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "
 WITHOUT_CMA = {
     f"OMPI_MCA_btl_{name}_single_copy_mechanism": "none" for name in ("vader", "sm")
 }  # CMA: a process reads another's memory by a system call
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1"}  # and stacks, should it crash
 FAST_HOROVOD = {"HOROVOD_CYCLE_TIME": "0.1"}
 
 
@@ -58,9 +59,10 @@ def mpirun(ranks: int) -> list[str]:
 
 def run(command: Sequence[str], limit_s: float, environment: Mapping[str, str] | None = None) -> str:
     """Run a command with one thread per rank, and return its output; raise `LaunchFailed` if it fails."""
+    words = " ".join(command)
     process = subprocess.Popen(
         command,
-        env={**os.environ, **KEEPMALLOC, "OMP_NUM_THREADS": "1", **(environment or {})},
+        env={**os.environ, **KEEPMALLOC, **ONE_THREAD, **(environment or {})},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -75,14 +77,23 @@ def run(command: Sequence[str], limit_s: float, environment: Mapping[str, str] |
             process.kill()
             output, _ = process.communicate()
         if isinstance(error, subprocess.TimeoutExpired):
-            raise LaunchFailed(f"not done after {limit_s:.0f} s\n{tail(output)}") from None
+            raise LaunchFailed(f"{words}: not done after {limit_s:.0f} s\n{tail(output)}") from None
         raise
     if process.returncode:
-        raise LaunchFailed(f"exit status {process.returncode}\n{tail(output)}")
+        raise LaunchFailed(f"{words}: exit status {process.returncode}\n{tail(output)}")
     return output
 
 
-def tail(text: str, lines: int = 15) -> str:
+def run_twice(command: Sequence[str], limit_s: float, environment: Mapping[str, str] | None = None) -> str:
+    """Run a command, once more if it fails: one crash is told, but does not cost what was measured before."""
+    try:
+        return run(command, limit_s, environment)
+    except LaunchFailed as failure:
+        print(f"# failed, is tried once more: {failure}", flush=True)
+        return run(command, limit_s, environment)
+
+
+def tail(text: str, lines: int = 40) -> str:
     return "\n".join(text.splitlines()[-lines:])
 
 
@@ -118,7 +129,7 @@ def alternate(
                 print(f"  round {number + 1} of {rounds}, {ranks} ranks: {names}", flush=True)
                 words = [*arguments, "--contenders", *launch.contenders, "--json", str(file)]
                 command = [*mpirun(ranks), sys.executable, str(script), *words]
-                output = run(command, limit_s, launch.environment)
+                output = run_twice(command, limit_s, launch.environment)
                 remarks = [line for line in output.splitlines() if line.startswith("# ") and not number]
                 print(*remarks, sep="\n", end="\n" if remarks else "", flush=True)
                 results.append(json.loads(file.read_text()))

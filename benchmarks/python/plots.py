@@ -51,7 +51,8 @@ def line(axes: Any, rows: Iterable[dict[str, Any]], x: str, y: Callable[[dict[st
         own.sort(key=lambda row: float(row[x]))
         axes.plot([row[x] for row in own], [y(row) for row in own], ".-", label=name, color=COLOURS.get(name))
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=7)
+    if groups:
+        axes.legend(fontsize=7)
 
 
 def sweep(rows: Rows, op: str, ranks: int) -> Any:

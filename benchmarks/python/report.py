@@ -24,10 +24,10 @@ th:first-child, td:first-child { text-align: left } svg { max-width: 100%; heigh
 .met { color: #15803d } .missed { color: #b91c1c } .not { color: #888 }
 @media (prefers-color-scheme: dark) { body { background: #181818; color: #ddd } svg { background: #fff } }
 """
-NOTE = """Medians, with p10 and p90 in brackets; the time of an iteration is that of its slowest rank. Contenders
-took turns, all with memory that is never given back to the system. "one-way" is how long a store needed between
-the cores of ranks 0 and 1, in us: where it differs, so did the machine, and only ratios within a row can be
-compared."""
+NOTE = """Medians, with p10 and p90 in brackets; the time of an iteration is that of its slowest rank.
+Contenders took turns, all with memory that is never given back to the system. "one-way" is how long a store
+needed between the cores of ranks 0 and 1, in us: where it differs, so did the machine, and only ratios within
+a row can be compared."""
 
 
 def html_table(sheet: Sheet) -> str:
@@ -60,10 +60,8 @@ def render(folder: Path) -> Path:
     rows = [target.cells() for target in targets.evaluate(folder)]
     tables = [Sheet("targets; 2 ranks unless said otherwise", list(targets.HEADINGS), rows)]
     tables += [sheet for make in SHEETS for sheet in make(figures)]
-    cores = len(os.sched_getaffinity(0))
-    place = (
-        f"{platform.machine()}, {cores} cores, Linux {platform.release()}, {time.strftime('%Y-%m-%d %H:%M')}"
-    )
+    machine = f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores, Linux {platform.release()}"
+    place = f"{machine}, {time.strftime('%Y-%m-%d %H:%M')}"
     parts = [
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>hora: benchmarks</title>',
         f"<style>{STYLE}</style><h1>hora: benchmarks</h1><p>{escape(place)}</p><p>{escape(NOTE)}</p>",

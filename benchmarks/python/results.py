@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import statistics
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,16 @@ from rich.console import Console
 from rich.table import Table
 
 ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
-COLUMNS = ("op", "size (B)", "type", "contender", "p10 (us)", "time (us)", "p90 (us)", "p99 (us)")
+COLUMNS: tuple[str, ...] = (
+    "op",
+    "size (B)",
+    "type",
+    "contender",
+    "p10 (us)",
+    "time (us)",
+    "p90 (us)",
+    "p99 (us)",
+)
 COLUMNS += ("algbw (GB/s)", "busbw (GB/s)", "wrong", "/hora", "one-way (us)")
 
 
@@ -86,7 +96,9 @@ def merge(rounds: Iterable[Row]) -> list[Row]:
 
 def merge_rows(rows: Sequence[Row]) -> Row:
     figures = ("p10_us", "p50_us", "p90_us", "p99_us", "algbw_GBps", "busbw_GBps")
-    medians = {name: statistics.median(getattr(row, name) for row in rows) for name in figures}
+    medians: dict[str, Any] = {
+        name: statistics.median(getattr(row, name) for row in rows) for name in figures
+    }
     wrong = max(row.wrong for row in rows)
     one_way = median_or_none(row.one_way_us for row in rows)
     return replace(rows[0], **medians, wrong=wrong, one_way_us=one_way)
@@ -111,5 +123,5 @@ def make_table(rows: Sequence[Row], title: str) -> Table:
 
 
 def console() -> Console:
-    """Return where tables go; where that is no terminal, lines are as long as they have to be."""
-    return Console(width=None if sys.stdout.isatty() else 170)
+    """Return where tables go; wide enough for every table, for under mpirun a terminal has no width."""
+    return Console(width=max(shutil.get_terminal_size().columns, 170))

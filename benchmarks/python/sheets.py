@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from figures import Figures, Rows, pick
-from models import WORKLOADS
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,7 @@ def small_tensors(figures: Figures) -> Iterator[Sheet]:
 def training(figures: Figures) -> Iterator[Sheet]:
     lines = [
         [
-            WORKLOADS[row["workload"]].title,
+            row["network"],
             row["contender"],
             spread(row, 1e3),
             "-" if row["overhead_percent"] is None else f"{row['overhead_percent']:+.1f} %",

@@ -3,17 +3,18 @@
     python benchmarks/python/small_tensors.py
 
 Timed is from the first submission until the last result is there. hora and Horovod submit every tensor, then
-wait; Gloo does so with asynchronous calls; raw MPI makes one blocking call after the other. Contenders take
-turns in the same processes, Horovod in a launch of its own.
+wait; Gloo does so with asynchronous calls; raw MPI makes one blocking call after the other. hora and MPI take
+turns in the same processes, Gloo and Horovod, whose threads would disturb them, in launches of their own.
 """
 
 from __future__ import annotations
 
 import argparse
+import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,12 @@ from results import console, median_or_none
 from rich.table import Table
 
 CASES = ((100, 1 << 10), (1000, 1 << 10), (100, 64 << 10))  # tensors, bytes of each
-LAUNCHES = (Launch(("hora", "gloo", "mpi")), Launch(("horovod",), FAST_HOROVOD, "horovod"))
+LAUNCHES = (
+    Launch(("hora", "mpi")),
+    Launch(("gloo",), {}, "torch"),
+    Launch(("horovod",), FAST_HOROVOD, "horovod"),
+)
+TIMES = ("p10_us", "p50_us", "p90_us")
 LIMIT_S = 120.0
 
 
@@ -98,17 +104,12 @@ def merge(rounds: list[Row]) -> list[Row]:
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rounds:
         groups.setdefault((row.tensors, row.bytes, row.mode, row.contender, row.ranks), []).append(row)
-    return [
-        Row(
-            *key,
-            *(
-                float(np.median([getattr(row, name) for row in rows]))
-                for name in ("p10_us", "p50_us", "p90_us")
-            ),
-            median_or_none(row.one_way_us for row in rows),
-        )
-        for key, rows in groups.items()
-    ]
+    return [merge_rows(rows) for rows in groups.values()]
+
+
+def merge_rows(rows: list[Row]) -> Row:
+    times: dict[str, Any] = {name: statistics.median(getattr(row, name) for row in rows) for name in TIMES}
+    return replace(rows[0], **times, one_way_us=median_or_none(row.one_way_us for row in rows))
 
 
 def show(rows: list[Row]) -> None:
@@ -148,7 +149,11 @@ def measure(options: argparse.Namespace, referee: Referee) -> list[Row]:
 
 def drive(options: argparse.Namespace) -> list[Row]:
     arguments = ["--turns", str(options.turns)]
-    launches = [each for each in LAUNCHES if set(each.contenders) & set(options.contenders)]
+    wanted = [
+        replace(each, contenders=tuple(name for name in each.contenders if name in options.contenders))
+        for each in LAUNCHES
+    ]
+    launches = [each for each in wanted if each.contenders]
     script = Path(__file__)
     rounds = alternate(script, arguments, installed(launches), options.ranks, options.rounds, LIMIT_S)
     return merge([Row(**row) for rows in rounds for row in rows])

@@ -128,13 +128,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--rounds", type=int, help="default: 100")
+    parser.add_argument("--quick", action="store_true", help="few rounds")
     parser.add_argument("--elements", type=int, default=1000, help="of each tensor")
     parser.add_argument("--json", type=Path, help="file to write the figures to")
     options = parser.parse_args()
     torch.set_num_threads(1)
     hvd.init()
-    figures = measure(options.rounds, options.elements)
+    figures = measure(options.rounds or (10 if options.quick else 100), options.elements)
     if hvd.rank() == 0:
         show(figures)
         if options.json:

@@ -3,10 +3,10 @@
     python benchmarks/python/sweep.py --ranks 2
     mpirun -np 2 --bind-to none python benchmarks/python/sweep.py --contenders hora mpi
 
-The contenders take turns, block by block, in the same processes and on the same memory, so that whatever the
+Contenders take turns, block by block, in the same processes and on the same memory, so that whatever the
 machine does meanwhile hits them alike. The time of an iteration is that of its slowest rank. The last result
-of every block is checked. Without mpirun the program starts it, several times: libraries that would disturb
-each other in one process, and MPI without CMA, have launches of their own, which take turns, too.
+of every block is checked. Without mpirun the program starts it, several times: libraries whose threads would
+disturb the others, and MPI without CMA, have launches of their own, which take turns, too.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ from results import ITEM_BYTES, Row, console, make_table, merge
 
 SIZES = tuple(4**exponent for exponent in range(1, 14))  # 4 B to 64 MiB
 QUICK_SIZES = (4, 1 << 10, 64 << 10)
-TOGETHER = ("hora", "hora-numpy", "mpi", "gloo", "memory")
+TOGETHER = ("hora", "hora-numpy", "mpi", "memory")
 ALONE = (
     Launch(("mpi-no-cma",), WITHOUT_CMA, "mpi4py"),
+    Launch(("gloo",), {}, "torch"),
     Launch(("horovod",), FAST_HOROVOD, "horovod"),
     Launch(("deepspeed",), {}, "deepspeed"),
 )
-START_S = 60.0  # for processes to start and end
+START_S = 180.0  # for processes to start and end, and for DeepSpeed to build what it needs
 
 
 def sweep(options: argparse.Namespace, referee: Referee) -> list[Row]:

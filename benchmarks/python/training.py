@@ -49,6 +49,7 @@ def make_row(name: str, workload: str, ranks: int, runs: dict[str, list[Run]]) -
     ]
     return {
         "workload": workload,
+        "network": WORKLOADS[workload].title,
         "contender": name,
         "ranks": ranks,
         **percentiles_us([seconds for run in runs[name] for seconds in run.step_s]),
@@ -67,7 +68,7 @@ def show(rows: list[dict[str, Any]]) -> None:
         compared = row["contender"] != "independent" and row["overhead_percent"] is not None
         overhead = f"{row['overhead_percent']:+.1f} %" if compared else ""
         spread = " ".join(f"{value:+.0f}" for value in row["overheads_percent"]) if compared else ""
-        table.add_row(WORKLOADS[row["workload"]].title, row["contender"], *times, overhead, spread)
+        table.add_row(row["network"], row["contender"], *times, overhead, spread)
     console().print(table)
 
 

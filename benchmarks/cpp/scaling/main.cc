@@ -37,10 +37,10 @@ struct Effort {
 };
 
 Effort effort_for(std::size_t bytes, bool quick) {
-  Effort effort{1, 8};
-  if (bytes <= std::size_t{4} << 20) effort = {3, 25};
-  if (bytes <= std::size_t{256} << 10) effort = {10, 40};
-  if (bytes <= std::size_t{4} << 10) effort = {50, 60};
+  Effort effort{1, 12};
+  if (bytes <= std::size_t{4} << 20) effort = {3, 50};
+  if (bytes <= std::size_t{256} << 10) effort = {10, 100};
+  if (bytes <= std::size_t{4} << 10) effort = {50, 200};
   if (quick) effort.iterations = 3;
   return effort;
 }
@@ -55,7 +55,7 @@ double time_block(const Ranks& ranks, const Timed& call, int calls) {
 
 double percentile_us(std::vector<double> seconds, std::size_t percent) {
   std::ranges::sort(seconds);
-  return seconds[(seconds.size() - 1) * percent / 100] * 1e6;
+  return seconds[((seconds.size() - 1) * percent + 50) / 100] * 1e6;
 }
 
 void measure(benchmark::State& state, Session& session, const Ranks& ranks, OpKind op, std::size_t bytes,
