@@ -3,10 +3,10 @@
 .DEFAULT_GOAL := help
 PYTHON_IN_VENV := .venv/bin/python
 
-.PHONY: help setup demo test lint bench targets cpp-test asan tsan clean
+.PHONY: help setup demo test lint bench targets cpp-test asan tsan arm64 clean
 
 help: ## show this list
-	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
 setup: ## Debian packages, .venv, pinned requirements, build
 	@scripts/setup.sh demo
@@ -42,6 +42,9 @@ asan: ## the C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
 tsan: ## the C++ tests under ThreadSanitizer
 	@scripts/setup.sh test
 	@cmake --workflow --preset tsan
+
+arm64: ## the C++ tests of vector kernels, cross-compiled, under QEMU
+	@scripts/arm64.sh
 
 clean: ## remove what was built (not .venv)
 	rm -rf build dist python/*.egg-info python/hora/*.so

@@ -1,7 +1,7 @@
-// How fast one core reduces: `reduce_into` for each dtype and operation, the conversions that halves pass through
-// before and after it, `reduce_all` with several sources and both kinds of stores, and `copy`. Bytes per second
-// count one tensor, as in "bytes reduced"; memory sees every source and the result. One size stays in the cache,
-// one does not.
+// How fast one core reduces: `reduce_into` for each dtype and operation, the conversions that halves pass
+// through before and after it, `reduce_all` with several sources and both kinds of stores, and `copy`. Bytes
+// per second count one tensor, as in "bytes reduced"; memory sees every source and the result. One size stays
+// in the cache, one does not.
 
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
@@ -102,8 +102,7 @@ void register_vector_passes(std::size_t bytes) {
   for (const Store store : kStores) {
     for (const std::size_t number : kSourceCounts) {
       for (const DType dtype : kSummed) {
-        const std::string title =
-            fmt::format("sum_of_{}/{}/{}/{}", number, name(store), name(dtype), bytes);
+        const std::string title = fmt::format("sum_of_{}/{}/{}/{}", number, name(store), name(dtype), bytes);
         benchmark::RegisterBenchmark(title.c_str(), sum_all, dtype, number, store, bytes);
       }
     }

@@ -152,7 +152,7 @@ class Loop {
   }
 
   static HWY_INLINE V load_some(const In* from, std::size_t length, V before) {
-    if (length == kLanes) return load(from, before);
+    if (length >= kLanes) return load(from, before);
     HWY_ALIGN In padded[kLanes] = {};
     std::memcpy(padded, from, length * sizeof(In));
     return load(padded, before);

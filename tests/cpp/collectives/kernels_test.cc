@@ -109,8 +109,14 @@ T random_value(std::mt19937_64& random) {
   } else if constexpr (std::is_floating_point_v<T>) {
     using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
     using Limits = std::numeric_limits<T>;
-    const T special[] = {T{0}, -T{0}, Limits::infinity(), -Limits::infinity(), Limits::quiet_NaN(),
-                         Limits::denorm_min(), Limits::max(), std::bit_cast<T>(static_cast<Bits>(random()))};
+    const T special[] = {T{0},
+                         -T{0},
+                         Limits::infinity(),
+                         -Limits::infinity(),
+                         Limits::quiet_NaN(),
+                         Limits::denorm_min(),
+                         Limits::max(),
+                         std::bit_cast<T>(static_cast<Bits>(random()))};
     if (random() % 8 == 0) return special[random() % std::size(special)];
     return std::uniform_real_distribution<T>(-4, 4)(random);
   } else if constexpr (std::is_same_v<T, bool>) {
@@ -210,8 +216,7 @@ class Comparison {
 
   void compare(const Reduction& reduction, std::size_t number, std::size_t offset) {
     std::vector<T> expected;
-    for (std::size_t at = 0; at < kLongest; ++at)
-      expected.push_back(reduced(values_, number, at, reduction));
+    for (std::size_t at = 0; at < kLongest; ++at) expected.push_back(reduced(values_, number, at, reduction));
     std::vector<const std::byte*> sources;
     for (std::size_t source = 0; source < number; ++source)
       sources.push_back(memory_[source].bytes(shifted(offset, source)));
@@ -223,10 +228,10 @@ class Comparison {
         if (store == Store::kStreaming) destinations.push_back({second_.bytes(offset + 1), store});
         reduce_all(sources, destinations, count, reduction);
         const auto text = [&] {
-          return ::testing::Message() << name(reduction.dtype) << ' ' << name(reduction.op) << " of "
-                                      << number << " sources, " << count << " elements, offset " << offset
-                                      << ", before " << reduction.before << ", after " << reduction.after
-                                      << (store == Store::kStreaming ? ", streaming" : ", cached");
+          return ::testing::Message()
+                 << name(reduction.dtype) << ' ' << name(reduction.op) << " of " << number << " sources, "
+                 << count << " elements, offset " << offset << ", before " << reduction.before << ", after "
+                 << reduction.after << (store == Store::kStreaming ? ", streaming" : ", cached");
         };
         for (std::size_t at = 0; at < count; ++at)
           ASSERT_TRUE(same<T>(reduction.op, first_.at(offset)[at], expected[at])) << text() << " at " << at;
@@ -304,7 +309,8 @@ TEST_P(Kernels, may_write_to_any_of_their_sources) {
 
 TEST_P(Kernels, copy_any_number_of_bytes_from_anywhere_to_anywhere) {
   std::vector<std::uint8_t> source(2000);
-  for (std::size_t at = 0; at < source.size(); ++at) source[at] = static_cast<std::uint8_t>(at * 37 + at / 256);
+  for (std::size_t at = 0; at < source.size(); ++at)
+    source[at] = static_cast<std::uint8_t>(at * 37 + at / 256);
   for (const Store store : {Store::kCached, Store::kStreaming}) {
     for (const std::size_t count : {0, 1, 63, 64, 65, 127, 255, 256, 257, 1000, 1700}) {
       for (const std::size_t from : {0, 1, 32}) {
@@ -330,7 +336,8 @@ void compare_every_half() {
   widen(halves.data(), dtype_of<Half>(), floats.data(), halves.size(), 1.0);
   volatile float one = 1;  // the product quiets a NaN
   for (std::size_t at = 0; at < halves.size(); ++at)
-    ASSERT_EQ(std::bit_cast<std::uint32_t>(floats[at]), std::bit_cast<std::uint32_t>(to_float(halves[at]) * one))
+    ASSERT_EQ(std::bit_cast<std::uint32_t>(floats[at]),
+              std::bit_cast<std::uint32_t>(to_float(halves[at]) * one))
         << name(dtype_of<Half>()) << ' ' << at;
 }
 
