@@ -11,7 +11,7 @@ namespace hora::testing {
 
 /// Places at which a test may disturb a transport; each may throw.
 struct Disturbance {
-  std::function<void()> on_send;     ///< before bulk data is sent
+  std::function<void()> on_send;     ///< before bulk data is sent, or a batch goes through shared memory
   std::function<void()> on_receive;  ///< before messages of agreement are looked for
   std::function<void(int peer, const Bytes& message)> on_post;  ///< before one is sent
   std::function<bool()> holds_data;                             ///< whether bulk data has to wait
@@ -33,6 +33,11 @@ class DisturbedTransport final : public ForwardingTransport {
   [[nodiscard]] Ticket send(int peer, int tag, std::span<const std::byte> data) override {
     if (disturbance_.on_send) disturbance_.on_send();
     return ForwardingTransport::send(peer, tag, data);
+  }
+  [[nodiscard]] HostMemory* host_memory() override {
+    HostMemory* const memory = ForwardingTransport::host_memory();
+    if (memory != nullptr && disturbance_.on_send) disturbance_.on_send();
+    return memory;
   }
   [[nodiscard]] bool done(Ticket& ticket) override {
     if (disturbance_.holds_data && disturbance_.holds_data()) return false;

@@ -262,8 +262,8 @@ TEST(DirectAllreduce, sums_tensors_of_shared_heaps_in_place_and_not) {
   for (const int size : {2, 3, 7}) {
     run_slots(size, kSlotBytes, [](SlotRank& rank) {
       std::uint64_t batch = 0;
-      for (const std::vector<std::size_t>& lengths :
-           std::vector<std::vector<std::size_t>>{{1}, {17}, {5, 0, 1, 100}, {300'001}, {40, 1000, 3, 77'777}}) {
+      for (const std::vector<std::size_t>& lengths : std::vector<std::vector<std::size_t>>{
+               {1}, {17}, {5, 0, 1, 100}, {300'001}, {40, 1000, 3, 77'777}}) {
         // Heaps look different on every rank.
         const HeapValues other(rank.memory(), Values(static_cast<std::size_t>(rank.rank()) * 5000 + 1));
         std::vector<HeapValues> inputs;

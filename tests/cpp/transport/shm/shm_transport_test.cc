@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "base/error.h"
-#include "support/run_ranks.h"
 #include "support/inbox.h"
+#include "support/run_ranks.h"
 
 namespace hora::testing {
 namespace {
@@ -103,57 +103,55 @@ TEST(HostMemory, that_one_rank_cannot_map_is_used_by_none) {
 
 TEST(HostMemory, allocated_outlives_the_session_and_is_known_by_its_place) {
   std::shared_ptr<std::byte[]> kept;
-  run_transports(
-      2,
-      [&](Transport& transport) {
-        const HostMemory& memory = *transport.host_memory();
-        auto block = memory.allocate(5000);
-        const std::int64_t offset = memory.offset_of(block.get(), 5000);
-        EXPECT_NE(offset, HostMemory::kElsewhere);
-        EXPECT_EQ(memory.memory_at(memory.rank(), offset, 5000), block.get());
-        std::byte elsewhere{};
-        EXPECT_EQ(memory.offset_of(&elsewhere, 1), HostMemory::kElsewhere);
-        EXPECT_EQ(memory.offset_of(block.get(), memory.layout().heap_bytes + 1), HostMemory::kElsewhere);
-        if (memory.rank() == 0) kept = std::move(block);
-        Inbox(transport).meet();
-      },
-      {.shared_memory = true});
+  run_transports(2,
+                 [&](Transport& transport) {
+                   const HostMemory& memory = *transport.host_memory();
+                   auto block = memory.allocate(5000);
+                   const std::int64_t offset = memory.offset_of(block.get(), 5000);
+                   EXPECT_NE(offset, HostMemory::kElsewhere);
+                   EXPECT_EQ(memory.memory_at(memory.rank(), offset, 5000), block.get());
+                   std::byte elsewhere{};
+                   EXPECT_EQ(memory.offset_of(&elsewhere, 1), HostMemory::kElsewhere);
+                   EXPECT_EQ(memory.offset_of(block.get(), memory.layout().heap_bytes + 1),
+                             HostMemory::kElsewhere);
+                   if (memory.rank() == 0) kept = std::move(block);
+                   Inbox(transport).meet();
+                 },
+                 {.shared_memory = true});
   kept[4999] = std::byte{1};
   kept.reset();
 }
 
 TEST(HostMemory, an_offset_outside_of_a_heap_is_a_damaged_message) {
-  run_transports(
-      2,
-      [](Transport& transport) {
-        const HostMemory& memory = *transport.host_memory();
-        const auto heap = static_cast<std::int64_t>(memory.layout().heap(0));
-        const std::size_t length = memory.layout().heap_bytes;
-        EXPECT_NO_THROW(static_cast<void>(memory.memory_at(0, heap, length)));
-        for (const std::int64_t offset : {std::int64_t{-1}, heap - 1, heap + 1})
-          EXPECT_THROW(static_cast<void>(memory.memory_at(0, offset, length)), Error) << offset;
-        EXPECT_THROW(static_cast<void>(memory.memory_at(0, heap, length + 1)), Error);
-        EXPECT_THROW(static_cast<void>(memory.memory_at(1, heap, 1)), Error);
-        Inbox(transport).meet();
-      },
-      {.shared_memory = true});
+  run_transports(2,
+                 [](Transport& transport) {
+                   const HostMemory& memory = *transport.host_memory();
+                   const auto heap = static_cast<std::int64_t>(memory.layout().heap(0));
+                   const std::size_t length = memory.layout().heap_bytes;
+                   EXPECT_NO_THROW(static_cast<void>(memory.memory_at(0, heap, length)));
+                   for (const std::int64_t offset : {std::int64_t{-1}, heap - 1, heap + 1})
+                     EXPECT_THROW(static_cast<void>(memory.memory_at(0, offset, length)), Error) << offset;
+                   EXPECT_THROW(static_cast<void>(memory.memory_at(0, heap, length + 1)), Error);
+                   EXPECT_THROW(static_cast<void>(memory.memory_at(1, heap, 1)), Error);
+                   Inbox(transport).meet();
+                 },
+                 {.shared_memory = true});
 }
 
 TEST(HostMemory, says_what_is_missing_when_the_heap_is_full) {
-  run_transports(
-      2,
-      [](Transport& transport) {
-        const HostMemory& memory = *transport.host_memory();
-        try {
-          static_cast<void>(memory.allocate(memory.layout().heap_bytes + 1));
-          ADD_FAILURE();
-        } catch (const Error& error) {
-          EXPECT_NE(std::string(error.what()).find("HORA_SHARED_HEAP_BYTES"), std::string::npos);
-        }
-        EXPECT_NE(memory.allocate(memory.layout().heap_bytes), nullptr);
-        Inbox(transport).meet();
-      },
-      {.shared_memory = true});
+  run_transports(2,
+                 [](Transport& transport) {
+                   const HostMemory& memory = *transport.host_memory();
+                   try {
+                     static_cast<void>(memory.allocate(memory.layout().heap_bytes + 1));
+                     ADD_FAILURE();
+                   } catch (const Error& error) {
+                     EXPECT_NE(std::string(error.what()).find("HORA_SHARED_HEAP_BYTES"), std::string::npos);
+                   }
+                   EXPECT_NE(memory.allocate(memory.layout().heap_bytes), nullptr);
+                   Inbox(transport).meet();
+                 },
+                 {.shared_memory = true});
 }
 
 TEST(Segment, says_how_much_is_needed_and_how_much_is_free) {
