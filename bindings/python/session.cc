@@ -92,6 +92,24 @@ std::optional<PyHandle> submit_in_place(int op, std::optional<std::string> name,
   return submit_call(std::move(call), py::tuple(list));
 }
 
+/// The short way of many operations in place, each of one tensor. Nothing is done, and None returned, when
+/// there is a tensor among them that `read_tensor` does not accept.
+std::optional<std::vector<PyHandle>> submit_each(int op, const std::vector<std::string>& names,
+                                                 const py::list& tensors, int reduce_op, double prescale,
+                                                 double postscale, std::int32_t process_set) {
+  std::vector<Call> calls;
+  calls.reserve(names.size());
+  for (std::size_t at = 0; at < names.size(); ++at) {
+    calls.push_back(to_call({op, names[at], reduce_op, 0, prescale, postscale, process_set}));
+    if (!add_in_place(calls.back(), tensors[at])) return std::nullopt;
+  }
+  std::vector<PyHandle> handles;
+  handles.reserve(calls.size());
+  for (std::size_t at = 0; at < calls.size(); ++at)
+    handles.push_back(submit_call(std::move(calls[at]), tensors[at]));
+  return handles;
+}
+
 /// Operations without a tensor.
 PyHandle submit_plain(OpKind op, std::int32_t process_set, std::vector<int> ranks) {
   Call call;
@@ -155,6 +173,8 @@ void bind_session(py::module_& module) {
   module.def("submit_in_place", &submit_in_place, py::arg("op"), py::arg("name").none(true),
              py::arg("tensors"), py::arg("reduce_op"), py::arg("root_rank"), py::arg("prescale"),
              py::arg("postscale"), py::arg("process_set"));
+  module.def("submit_each", &submit_each, py::arg("op"), py::arg("names"), py::arg("tensors"),
+             py::arg("reduce_op"), py::arg("prescale"), py::arg("postscale"), py::arg("process_set"));
   module.def("register_tensor_type", &register_tensor_type, py::arg("type"), py::arg("dtypes") = py::none(),
              py::arg("use_table") = true);
   module.def(

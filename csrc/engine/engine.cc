@@ -31,6 +31,10 @@ constexpr auto kLentPause = std::chrono::milliseconds(1);
 constexpr int kRoleAttempts = 100;
 // So often a thread that waits for another core looks before it yields its own, where ranks have a core each.
 constexpr int kSpins = 1000;
+// How long a batch that nobody waits for leaves the core alone when another rank is not as far.
+constexpr auto kNapInBatch = std::chrono::microseconds(50);
+// A look at the clock costs as much as some spins.
+constexpr int kLooksPerClock = 64;
 
 NegotiatorOptions negotiator_options(const Settings& settings, RouteChooser& chooser) {
   return {{settings.fusion_threshold, settings.piece_bytes, fusable_ops()},
@@ -99,17 +103,20 @@ void Engine::help(const Handle& handle, TimePoint deadline) {
   if (role) {
     const StandardFloatMode mode;
     transport_->stay_up();
-    helped_ = true;
     try {
       last_work_ = Clock::now();
-      for (int idle_turns = 0; !handle.done() && !is_over();) {
-        if (turn()) {
-          idle_turns = 0;
+      for (int idle = 0; !handle.done() && !is_over();) {
+        // What a turn leaves behind it, such as what became ready meanwhile, is no news: another turn
+        // follows.
+        if ((idle == 0 || has_news()) && turn()) {
+          idle = 0;
           continue;
         }
-        const TimePoint now = Clock::now();
-        if (now > deadline || now - last_work_ > kHelpingTime) break;
-        if (++idle_turns > spins_) std::this_thread::yield();
+        if (++idle % kLooksPerClock == 0 || idle > spins_) {
+          const TimePoint now = Clock::now();
+          if (now > deadline || now - last_work_ > kHelpingTime) break;
+        }
+        idle > spins_ ? std::this_thread::yield() : relax_core();
       }
     } catch (const std::exception& error) {
       broken_ = exchange_.failure.value_or(Failure{topology().rank(), error.what()});
@@ -118,6 +125,11 @@ void Engine::help(const Handle& handle, TimePoint deadline) {
     role.unlock();
   }
   transport_->wake();
+}
+
+/// Cheap enough to ask at every spin; false only if a turn would find nothing to do.
+bool Engine::has_news() const {
+  return submissions_.has_queued() || transport_->has_arrivals() || !exchange_.agreed.empty() || leaving_;
 }
 
 bool Engine::is_over() const {
@@ -161,10 +173,7 @@ void Engine::run_until_departure() {
     if (std::unique_lock role(role_, std::try_to_lock); role) {
       if (broken_) raise(ErrorKind::kSessionFailed, "{}", broken_->reason);
       if (is_over()) return;
-      if (turn()) {
-        helped_ = false;
-        continue;
-      }
+      if (turn()) continue;
       next = rest();
     }
     take(next);
@@ -198,6 +207,7 @@ bool Engine::advance(bool engine_is_free) {
   bool worked = false;
   if (submissions_.take(taken_)) {
     for (Submission& submission : taken_) park(std::move(submission));
+    last_call_ = Clock::now();
     worked = true;
   }
   if (leaving_ && !leave_announced_) {
@@ -289,11 +299,12 @@ void Engine::run_batch(const Batch& batch, std::vector<Submission>& calls) {
   const std::int32_t process_set = batch.process_set();
   const RankList ranks = process_sets_.find(process_set);
   const Group::Pump pump = [this] {
-    if (!advance(false)) std::this_thread::yield();
+    if (!advance(false)) wait_a_little();
   };
   std::optional<Slots> slots;
   if (shares_memory(*ranks))
-    slots.emplace(*transport_->host_memory(), slot_ledger_, local_ranks_, ranks, batch.number, spins_, pump);
+    slots.emplace(*transport_->host_memory(), slot_ledger_, local_ranks_, ranks, batch.number,
+                  caller_waits() ? spins_ : 0, pump);
   const Group group(*transport_, ranks, process_set % kTags, batch.piece_bytes, pump,
                     slots ? &*slots : nullptr);
   const TimePoint start = Clock::now();
@@ -301,6 +312,19 @@ void Engine::run_batch(const Batch& batch, std::vector<Submission>& calls) {
   if (topology().rank() != 0 || !slots || !slots->took_route()) return;
   if (const std::string news = route_chooser_.learn(batch, Clock::now() - start); !news.empty())
     log_info(news);
+}
+
+/// In the middle of a batch. The core belongs to the caller's computation while nobody waits for the batch.
+void Engine::wait_a_little() {
+  if (caller_waits() || !transport_->notices_arrivals()) {
+    std::this_thread::yield();
+  } else {
+    transport_->nap(kNapInBatch);
+  }
+}
+
+bool Engine::caller_waits() const {
+  return waiting_ > 0 || leaving_;
 }
 
 bool Engine::shares_memory(const std::vector<int>& ranks) const {
@@ -334,9 +358,9 @@ Rest Engine::rest() {
   // MPI moves a message only while it is called.
   if (!transport_->flushed()) return {Duration::zero()};
   return choose_rest({.quiet = Clock::now() - last_work_,
-                      .caller_waits = waiting_ > 0 || leaving_,
+                      .caller_waits = caller_waits(),
                       .answer_due = !parked_.empty(),
-                      .helped = helped_,
+                      .since_call = Clock::now() - last_call_,
                       .notices_arrivals = transport_->notices_arrivals()});
 }
 

@@ -75,6 +75,7 @@ class Engine {
   void run_until_departure();
   bool turn();
   void help(const Handle& handle, TimePoint deadline);
+  [[nodiscard]] bool has_news() const;
   [[nodiscard]] bool is_over() const;
   [[nodiscard]] bool has_work_left();
   bool advance(bool engine_is_free);
@@ -82,6 +83,8 @@ class Engine {
   void execute(Batch batch);
   void run_batch(const Batch& batch, std::vector<Submission>& calls);
   void apply_set_change(const Batch& batch);
+  void wait_a_little();
+  [[nodiscard]] bool caller_waits() const;
   [[nodiscard]] Rest rest();
   void take(const Rest& rest);
   [[nodiscard]] bool shares_memory(const std::vector<int>& ranks) const;
@@ -105,7 +108,7 @@ class Engine {
   std::atomic<bool> leaving_{false};
   std::mutex role_;
   TimePoint last_work_ = Clock::now();
-  bool helped_ = false;            // the last work was done by a helping thread
+  TimePoint last_call_;
   std::optional<Failure> broken_;  // found by a helping thread
   bool ended_ = false;
   bool leave_announced_ = false;

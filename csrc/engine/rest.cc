@@ -8,14 +8,11 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Duration kLong = 10s;
-// After so much silence an answer is not likely to come soon.
-constexpr Duration kStale = 20ms;
+// After so much time the next call is not likely to come soon.
+constexpr Duration kBusy = 20ms;
 
 Rest rest_of_notified(const RestState& state) {
-  if (!state.caller_waits && state.quiet < kStale) {
-    if (state.answer_due) return {std::clamp<Duration>(state.quiet / 4, 100us, 1ms)};
-    if (state.helped) return {1ms};
-  }
+  if (!state.caller_waits && state.since_call < kBusy) return {1ms};
   return {kLong, true};
 }
 

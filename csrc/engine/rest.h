@@ -9,7 +9,7 @@ struct RestState {
   Duration quiet;         ///< since it last had something to do
   bool caller_waits;      ///< a thread is blocked until an answer comes
   bool answer_due;        ///< something of this rank has been announced and not yet agreed
-  bool helped;            ///< the last thing was done by a thread that waited; more may come by such threads
+  Duration since_call;    ///< since this rank last submitted something
   bool notices_arrivals;  ///< the transport wakes the engine when a message comes
 };
 
@@ -21,8 +21,8 @@ struct Rest {
 /// How long to sleep before looking again.
 ///
 /// A transport that notices arrivals lets the engine sleep until something happens, at no cost. But each
-/// waking up costs up to 60 us on virtual machines, on the side of the waker too, so while something of this
-/// rank is due soon the engine rather looks by itself every now and then.
+/// waking up costs up to 60 us on virtual machines, on the side of the waker too, so while this rank submits
+/// one thing after the other the engine rather looks by itself every now and then.
 ///
 /// A transport that does not has to be polled: without pause while a caller waits for an answer that is
 /// likely to come soon, otherwise with pauses that grow with the silence, up to 2 ms when nothing is due.

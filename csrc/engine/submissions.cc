@@ -24,6 +24,7 @@ void Submissions::enqueue(Submission submission) {
   Key& key = submission.request.key;
   if (!key.is_unique()) key.number = ++unnamed_calls_[key.process_set];
   queue_.push_back(std::move(submission));
+  has_queued_.store(true, std::memory_order_release);
 }
 
 void Submissions::release(const Key& key) {
@@ -38,8 +39,10 @@ void Submissions::restart_numbering(std::int32_t process_set) {
 
 bool Submissions::take(std::vector<Submission>& taken) {
   taken.clear();
+  if (!has_queued()) return false;
   const std::lock_guard lock(mutex_);
   taken.swap(queue_);
+  has_queued_.store(false, std::memory_order_relaxed);
   return !taken.empty();
 }
 

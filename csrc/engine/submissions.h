@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -18,7 +19,7 @@ namespace hora {
 /// A name is in use until its handle has been waited for or seen complete, however fast the operation was:
 /// whether a second call is accepted must not depend on timing.
 ///
-/// Lock map: everything -> mutex_.
+/// Lock map: has_queued_ is an atomic; everything else -> mutex_.
 class Submissions {
  public:
   /// Queues a submission; its key has a name, or none to be numbered. Throws when the name is in use, or the
@@ -36,6 +37,9 @@ class Submissions {
   /// that joined early have made fewer calls.
   void restart_numbering(std::int32_t process_set);
 
+  /// Engine: whether there is anything to take; costs a look at one cache line.
+  [[nodiscard]] bool has_queued() const { return has_queued_.load(std::memory_order_acquire); }
+
   /// Engine: moves all queued submissions out; says whether there were any.
   [[nodiscard]] bool take(std::vector<Submission>& taken);
 
@@ -49,6 +53,7 @@ class Submissions {
   std::unordered_map<std::int32_t, std::uint64_t> unnamed_calls_;  // by process set
   std::unordered_set<Key> in_use_;
   std::vector<Submission> queue_;
+  std::atomic<bool> has_queued_{false};
   std::optional<Error> closed_;
 };
 

@@ -376,6 +376,7 @@ void Negotiator::send_announcements() {
 
 Negotiator::Outputs Negotiator::take_outputs() {
   send_announcements();
+  if (outputs_.messages.empty() && outputs_.plans.empty() && !outputs_.failure) return {};
   return std::exchange(outputs_, {});
 }
 

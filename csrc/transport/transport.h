@@ -40,6 +40,8 @@ class Transport {
   virtual void post(int peer, Bytes message) = 0;
   /// Takes the next message from anyone, if one has arrived. Also moves queued messages on.
   [[nodiscard]] virtual bool receive(Incoming& incoming) = 0;
+  /// False only when `receive` would find nothing and move nothing on; cheaper than to call it.
+  [[nodiscard]] virtual bool has_arrivals() const { return true; }
   /// Whether everything posted has left this process.
   [[nodiscard]] virtual bool flushed() = 0;
 

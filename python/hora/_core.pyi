@@ -43,6 +43,15 @@ def submit_in_place(
     postscale: float,
     process_set: int | None,
 ) -> Handle | None: ...
+def submit_each(
+    op: int,
+    names: list[str],
+    tensors: list[Any],
+    reduce_op: int,
+    prescale: float,
+    postscale: float,
+    process_set: int,
+) -> list[Handle] | None: ...
 def register_tensor_type(
     type: type, dtypes: dict[Any, int] | None = None, use_table: bool = True
 ) -> None: ...

@@ -48,7 +48,7 @@ def mpi_enabled() -> bool:
     >>> isinstance(hora.mpi_enabled(), bool)
     True
     """
-    return _core.transport() == "mpi"
+    return _core.transport() != "local"
 
 
 def mpi_threads_supported() -> bool:

@@ -42,8 +42,13 @@ void ShmTransport::wake_if_asleep(int local_rank) const {
 }
 
 bool ShmTransport::receive(Incoming& incoming) {
-  static_cast<void>(flushed());
+  flush_local();
   return take_local(incoming) || (!is_one_host_ && below_->receive(incoming));
+}
+
+bool ShmTransport::has_arrivals() const {
+  return !is_one_host_ || std::ranges::any_of(readers_, &RingReader::has_cell) ||
+         !std::ranges::all_of(writers_, &RingWriter::is_through);
 }
 
 bool ShmTransport::take_local(Incoming& incoming) {
@@ -58,13 +63,17 @@ bool ShmTransport::take_local(Incoming& incoming) {
 }
 
 bool ShmTransport::flushed() {
+  return flush_local() && below_->flushed();
+}
+
+bool ShmTransport::flush_local() {
   bool all = true;
   for (std::size_t peer = 0; peer < writers_.size(); ++peer) {
     if (writers_[peer].is_through()) continue;
     all = writers_[peer].flush() && all;
     wake_if_asleep(static_cast<int>(peer));
   }
-  return below_->flushed() && all;
+  return all;
 }
 
 void ShmTransport::sleep(Duration at_most) {

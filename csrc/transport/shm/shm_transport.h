@@ -23,6 +23,7 @@ class ShmTransport final : public Transport {
   [[nodiscard]] const Topology& topology() const override { return below_->topology(); }
   void post(int peer, Bytes message) override;
   [[nodiscard]] bool receive(Incoming& incoming) override;
+  [[nodiscard]] bool has_arrivals() const override;
   [[nodiscard]] bool flushed() override;
   [[nodiscard]] Ticket send(int peer, int tag, std::span<const std::byte> data) override {
     return below_->send(peer, tag, data);
@@ -41,6 +42,7 @@ class ShmTransport final : public Transport {
 
  private:
   [[nodiscard]] bool take_local(Incoming& incoming);
+  bool flush_local();
   void wake_if_asleep(int local_rank) const;
 
   const std::unique_ptr<Transport> below_;

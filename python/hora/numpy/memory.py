@@ -33,7 +33,7 @@ def shared_empty(shape: int | Sequence[int], dtype: DTypeLike = np.float32) -> A
         Before :func:`hora.init`.
     ValueError
         For a negative extent or a dtype that is not supported.
-    HorovodInternalError
+    RuntimeError
         When there is not enough shared memory; the text says how much is needed and free.
 
     Examples

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 
 from hora import _core
+from hora._arguments import set_id
 from hora._calls import refuse
 from hora._handle import Handle, synchronize
 from hora.compression import Compressor, NoneCompressor
@@ -17,6 +19,8 @@ from hora.process_sets import ProcessSet
 from hora.torch.collectives import allgather_async, allreduce_async_, sparse_allreduce_async
 
 __all__ = ["GradientRule", "Pending"]
+
+_ALLREDUCE = _core.OPS["allreduce"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,28 @@ class GradientRule:
     sparse_as_dense: bool
     process_set: ProcessSet
 
+    def is_plain(self, gradient: torch.Tensor) -> bool:
+        """Return whether the gradient is reduced as it is, so that :meth:`start_plain` may begin it."""
+        return self.compression is NoneCompressor and not gradient.is_sparse
+
+    def start_plain(self, pending: list[Pending]) -> None:
+        """Begin to reduce gradients as they are, all with one call into the core where it knows their type."""
+        handles = _core.submit_each(
+            _ALLREDUCE,
+            [each.label for each in pending],
+            [each.gradient for each in pending],
+            self.op,
+            self.prescale,
+            self.postscale,
+            set_id(self.process_set),
+        )
+        if handles is None:
+            for each in pending:
+                each.finish = partial(synchronize, self._allreduce(each.gradient, each.label))
+        else:
+            for each, handle in zip(pending, handles, strict=True):
+                each.finish = handle.wait
+
     def start(self, parameter: torch.Tensor, label: str, *, announced: bool) -> Pending:
         """Begin to reduce the gradient that the parameter has.
 
@@ -38,7 +64,7 @@ class GradientRule:
         gradient = parameter.grad
         assert gradient is not None
         if not gradient.is_sparse:
-            return self._start_dense(gradient, label)
+            return self._start_compressed(gradient, label)
         if self.sparse_as_dense:
             return self._start_densified(gradient, label)
         return self._start_sparse(gradient, label, announced)
@@ -59,19 +85,16 @@ class GradientRule:
                 ) from error
             replace_sparse(gradient, gather())
 
-        return Pending(gradient, finish)
+        return Pending(gradient, label, finish)
 
-    def _start_dense(self, gradient: torch.Tensor, label: str) -> Pending:
-        if self.compression is NoneCompressor:
-            handle = self._allreduce(gradient, label)
-            return Pending(gradient, lambda: synchronize(handle))
+    def _start_compressed(self, gradient: torch.Tensor, label: str) -> Pending:
         handle, ctx = self._compressed(gradient, label)
 
         def finish() -> None:
             with torch.no_grad():
                 gradient.copy_(self.compression.decompress(synchronize(handle), ctx))
 
-        return Pending(gradient, finish)
+        return Pending(gradient, label, finish)
 
     def _start_densified(self, gradient: torch.Tensor, label: str) -> Pending:
         handle, ctx = self._compressed(gradient.to_dense(), label)
@@ -80,13 +103,13 @@ class GradientRule:
             dense = self.compression.decompress(synchronize(handle), ctx)
             replace_sparse(gradient, dense.to_sparse(gradient.sparse_dim()))
 
-        return Pending(gradient, finish)
+        return Pending(gradient, label, finish)
 
     def _compressed(self, gradient: torch.Tensor, label: str) -> tuple[Handle[torch.Tensor], Any]:
         try:
             compressed, ctx = self.compression.compress(gradient)
         except Exception as error:
-            refuse(_core.OPS["allreduce"], label, error, self.process_set)
+            refuse(_ALLREDUCE, label, error, self.process_set)
             raise
         return self._allreduce(compressed, label), ctx
 
@@ -101,22 +124,32 @@ class Pending:
     ----------
     gradient : torch.Tensor
         Gets the result.
+    label : str
+        Its name in messages.
     version : int
         PyTorch's count of writes to the gradient when the reduction began.
     finish : callable
-        Waits for the result and writes it; call it once.
+        Waits for the result and writes it; call it once, after the reduction has begun.
     """
 
-    __slots__ = ("finish", "gradient", "version")
+    __slots__ = ("finish", "gradient", "label", "version")
 
-    def __init__(self, gradient: torch.Tensor, finish: Callable[[], object]) -> None:
+    def __init__(
+        self, gradient: torch.Tensor, label: str, finish: Callable[[], object] | None = None
+    ) -> None:
         self.gradient = gradient
+        self.label = label
         self.version = gradient._version
-        self.finish = finish
+        self.finish = not_begun if finish is None else finish
 
     def untouched(self) -> bool:
         """Return whether nobody but hora has written to the gradient since the reduction began."""
         return self.gradient._version == self.version
+
+
+def not_begun() -> object:
+    """Stand for the end of a reduction that has not begun."""
+    raise AssertionError("this reduction has not begun")
 
 
 def replace_sparse(gradient: torch.Tensor, result: torch.Tensor) -> None:

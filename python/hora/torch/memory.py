@@ -32,7 +32,7 @@ def shared_empty(*size: int | Sequence[int], dtype: torch.dtype | None = None) -
         Before :func:`init`.
     ValueError
         For a negative extent or a dtype that is not supported.
-    HorovodInternalError
+    RuntimeError
         When there is not enough shared memory; the text says how much is needed and free.
 
     Examples

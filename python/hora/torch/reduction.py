@@ -14,6 +14,10 @@ from hora.torch.parameters import Bucket, ParameterGroups
 
 __all__ = ["GradientReduction"]
 
+# So many gradients, or so many bytes, are worth a call into the core.
+MOST_COLLECTED = 32
+MOST_COLLECTED_BYTES = 1 << 20
+
 
 class GradientReduction:
     """Starts each gradient's reduction from a hook and waits for all of them.
@@ -58,6 +62,8 @@ class GradientReduction:
         self._passes_done: dict[int, int] = {}
         self._sparse_dims: dict[int, int] = {}
         self._pending: dict[int, Pending] = {}
+        self._collected: list[Pending] = []  # those of _pending that have not been begun
+        self._collected_bytes = 0
 
     def watch(self, groups: ParameterGroups) -> None:
         """Label the parameters not seen before and hook those that need a gradient now."""
@@ -82,6 +88,7 @@ class GradientReduction:
             for parameter in group["params"]:
                 if parameter.requires_grad and id(parameter) not in self._pending:
                     self._start(parameter)
+        self._begin_collected()
         touched = [self._labels[key] for key, each in self._pending.items() if not each.untouched()]
         self._finish_all()
         if touched:
@@ -156,6 +163,7 @@ class GradientReduction:
                 f"{self.passes} backward passes; to add up more, set backward_passes_per_step or use "
                 "optimizer.no_sync()"
             )
+        self._begin_collected()
         del self._pending[key]
         self._passes_done[key] = 0
         with contextlib.suppress(HorovodInternalError):
@@ -163,12 +171,29 @@ class GradientReduction:
 
     def _start(self, parameter: torch.Tensor) -> None:
         key = id(parameter)
-        if parameter.grad is None:
-            parameter.grad = self._zero_gradient(parameter)
+        gradient = parameter.grad
+        if gradient is None:
+            gradient = parameter.grad = self._zero_gradient(parameter)
+        if self._rule.is_plain(gradient):
+            self._pending[key] = self._collect(Pending(gradient, self._labels[key]))
+            return
         announced = key in self._sparse_dims
-        if parameter.grad.is_sparse:
-            self._sparse_dims[key] = parameter.grad.sparse_dim()
+        if gradient.is_sparse:
+            self._sparse_dims[key] = gradient.sparse_dim()
         self._pending[key] = self._rule.start(parameter, self._labels[key], announced=announced)
+
+    def _collect(self, pending: Pending) -> Pending:
+        """Put a small gradient aside, to begin several with one call; each call costs as much as a few."""
+        self._collected.append(pending)
+        self._collected_bytes += pending.gradient.nbytes
+        if len(self._collected) >= MOST_COLLECTED or self._collected_bytes >= MOST_COLLECTED_BYTES:
+            self._begin_collected()
+        return pending
+
+    def _begin_collected(self) -> None:
+        if self._collected:
+            collected, self._collected, self._collected_bytes = self._collected, [], 0
+            self._rule.start_plain(collected)
 
     def _zero_gradient(self, parameter: torch.Tensor) -> torch.Tensor:
         """Return a gradient of zeros; without entries if the parameter's gradients were sparse before."""
@@ -178,6 +203,7 @@ class GradientReduction:
 
     def _finish_all(self) -> None:
         """Wait for all, then raise the first failure if there is one, so that no name stays in use."""
+        self._begin_collected()
         pending = list(self._pending.values())
         self._pending.clear()
         failure: HorovodInternalError | None = None

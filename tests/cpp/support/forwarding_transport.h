@@ -16,6 +16,7 @@ class ForwardingTransport : public Transport {
   [[nodiscard]] const Topology& topology() const override { return inner_->topology(); }
   void post(int peer, Bytes message) override { inner_->post(peer, std::move(message)); }
   [[nodiscard]] bool receive(Incoming& incoming) override { return inner_->receive(incoming); }
+  [[nodiscard]] bool has_arrivals() const override { return inner_->has_arrivals(); }
   [[nodiscard]] bool flushed() override { return inner_->flushed(); }
   [[nodiscard]] Ticket send(int peer, int tag, std::span<const std::byte> data) override {
     return inner_->send(peer, tag, data);
