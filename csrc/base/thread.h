@@ -20,7 +20,11 @@ class StandardFloatMode {
   StandardFloatMode& operator=(const StandardFloatMode&) = delete;
 
  private:
+#if defined(__x86_64__)
+  unsigned saved_;
+#else
   std::fenv_t saved_;
+#endif
 };
 
 /// For loops that wait for another core: lets the other thread of this core run, and saves power.
