@@ -134,8 +134,13 @@ void LocalSocket::send_descriptors(std::span<const int> descriptors, TimePoint d
     header->cmsg_len = CMSG_LEN(some.size_bytes());
     std::memcpy(CMSG_DATA(header), some.data(), some.size_bytes());
     while (sendmsg(socket_.get(), &message, MSG_NOSIGNAL) != 1) {
-      if (errno != EAGAIN && errno != EINTR) raise_system("handing over a descriptor");
-      wait_for(POLLOUT, deadline);
+      if (errno == ETOOMANYREFS && Clock::now() < deadline) {
+        poll(nullptr, 0, 1);  // until others have taken theirs
+      } else if (errno == EAGAIN || errno == EINTR) {
+        wait_for(POLLOUT, deadline);
+      } else {
+        raise_system("handing over a descriptor");
+      }
     }
     descriptors = descriptors.subspan(some.size());
   }
@@ -159,13 +164,14 @@ std::vector<Descriptor> LocalSocket::receive_descriptors(std::size_t count, Time
     }
     if (length <= 0) raise_hang_up();
     const cmsghdr* const header = CMSG_FIRSTHDR(&message);
-    if (header == nullptr || header->cmsg_type != SCM_RIGHTS || (message.msg_flags & MSG_CTRUNC) != 0) {
+    if (header == nullptr || header->cmsg_type != SCM_RIGHTS)
       raise(ErrorKind::kStartup, "descriptors could not be received; too few may be left (ulimit -n)");
-    }
     std::array<int, kDescriptorsPerMessage> numbers{};
     const std::size_t bytes = header->cmsg_len - CMSG_LEN(0);
     std::memcpy(numbers.data(), CMSG_DATA(header), bytes);
     for (std::size_t at = 0; at < bytes / sizeof(int); ++at) received.emplace_back(numbers[at]);
+    if ((message.msg_flags & MSG_CTRUNC) != 0)
+      raise(ErrorKind::kStartup, "{} descriptors could not be received; too few are left (ulimit -n)", count);
   }
   return received;
 }

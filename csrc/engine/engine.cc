@@ -21,6 +21,7 @@ namespace {
 constexpr int kTreeArity = 16;
 // How long an orderly end may wait for others.
 constexpr auto kLeaveDeadline = std::chrono::seconds(10);
+constexpr auto kLeavePause = std::chrono::milliseconds(100);
 constexpr auto kFailureFlushDeadline = std::chrono::seconds(1);
 // Data of process set s travels under a tag of its own; MPI guarantees tags up to 32,767 only.
 constexpr int kTags = 32767;
@@ -141,6 +142,7 @@ bool Engine::has_work_left() {
 }
 
 std::shared_ptr<std::byte[]> Engine::allocate(std::size_t bytes) const {
+  submissions_.require_open();
   const HostMemory* const memory = transport_->host_memory();
   return memory != nullptr ? memory->allocate(bytes) : std::make_shared_for_overwrite<std::byte[]>(bytes);
 }
@@ -303,8 +305,9 @@ void Engine::run_batch(const Batch& batch, std::vector<Submission>& calls) {
   };
   std::optional<Slots> slots;
   if (shares_memory(*ranks))
-    slots.emplace(*transport_->host_memory(), slot_ledger_, local_ranks_, ranks, batch.number,
-                  caller_waits() ? spins_ : 0, pump);
+    slots.emplace(
+        *transport_->host_memory(), slot_ledger_, local_ranks_, ranks, batch.number,
+        SlotWaits{caller_waits() ? spins_ : 0, pump, [this] { static_cast<void>(advance(false)); }});
   const Group group(*transport_, ranks, process_set % kTags, batch.piece_bytes, pump,
                     slots ? &*slots : nullptr);
   const TimePoint start = Clock::now();
@@ -357,11 +360,14 @@ void Engine::apply_set_change(const Batch& batch) {
 Rest Engine::rest() {
   // MPI moves a message only while it is called.
   if (!transport_->flushed()) return {Duration::zero()};
-  return choose_rest({.quiet = Clock::now() - last_work_,
-                      .caller_waits = caller_waits(),
-                      .answer_due = !parked_.empty(),
-                      .since_call = Clock::now() - last_call_,
-                      .notices_arrivals = transport_->notices_arrivals()});
+  Rest rest = choose_rest({.quiet = Clock::now() - last_work_,
+                           .caller_waits = caller_waits(),
+                           .answer_due = !parked_.empty(),
+                           .since_call = Clock::now() - last_call_,
+                           .notices_arrivals = transport_->notices_arrivals()});
+  // The others may not answer, and then the end must not be late.
+  if (leaving_) rest.time = std::min<Duration>(rest.time, kLeavePause);
+  return rest;
 }
 
 void Engine::depart(const Departure& departure) {

@@ -27,6 +27,11 @@ void Submissions::enqueue(Submission submission) {
   has_queued_.store(true, std::memory_order_release);
 }
 
+void Submissions::require_open() const {
+  const std::lock_guard lock(mutex_);
+  if (closed_) throw *closed_;
+}
+
 void Submissions::release(const Key& key) {
   const std::lock_guard lock(mutex_);
   in_use_.erase(key);

@@ -30,6 +30,9 @@ class Submissions {
   /// can correct the call and repeat it at once.
   void push_refusal(Submission submission);
 
+  /// Throws the reason given to `close`.
+  void require_open() const;
+
   /// Makes the name of a key usable again.
   void release(const Key& key);
 

@@ -33,14 +33,15 @@ std::vector<Batch> fuse(std::vector<ReadyCall> ready, const FusionOptions& optio
     std::uint64_t bytes;
   };
   std::vector<Batch> batches;
-  std::map<int, std::unordered_map<Signature, Open>> open;  // by number of contributors
+  // By contributors.
+  std::map<std::pair<int, std::vector<int>>, std::unordered_map<Signature, Open>> open;
   for (ReadyCall& call : ready) {
     const Signature& signature = call.entry.signature;
     const bool may_share = may_share_batch(signature, options);
     const std::uint64_t bytes = may_share ? signature.bytes() : 0;
     if (may_share && bytes <= options.threshold_bytes) {
       const auto [found, is_new] =
-          open[call.contributors].try_emplace(fusion_key(signature), Open{batches.size(), 0});
+          open[{call.contributors, call.absent}].try_emplace(fusion_key(signature), Open{batches.size(), 0});
       Open& current = found->second;
       const bool fits = !is_new && current.bytes + bytes <= options.threshold_bytes;
       if (fits) {

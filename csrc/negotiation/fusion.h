@@ -13,6 +13,8 @@ struct ReadyCall {
   BatchEntry entry;
   int contributors = 0;
   int divisor = 0;
+  std::vector<int> absent =
+      {};  ///< ranks that take part without having announced it, because they have joined
 };
 
 struct FusionOptions {
@@ -21,9 +23,9 @@ struct FusionOptions {
   std::array<bool, kOpCount> fusable{};  ///< by op
 };
 
-/// Puts ready calls into batches: calls of a fusable op that differ only in names and shapes share a batch up
-/// to the threshold; a larger one and a group of several dtypes travel alone. Batches keep the order of their
-/// first calls.
+/// Puts ready calls into batches: calls of a fusable op that differ only in names and shapes, and to which
+/// the same ranks contribute, share a batch up to the threshold; a larger one and a group of several dtypes
+/// travel alone. Batches keep the order of their first calls.
 [[nodiscard]] std::vector<Batch> fuse(std::vector<ReadyCall> ready, const FusionOptions& options);
 
 }  // namespace hora

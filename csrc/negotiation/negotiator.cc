@@ -191,7 +191,8 @@ void Negotiator::complete_at_root(const Key& key, Pending pending) {
   std::string error = find_error(key, pending);
   BatchEntry entry{key, std::move(pending.seen.front().signature), 0};
   if (error.empty()) {
-    ready_.push_back({std::move(entry), pending.contributors, divisor(key, pending)});
+    ready_.push_back(
+        {std::move(entry), pending.contributors, divisor(key, pending), absent_from(key, pending)});
     return;
   }
   Batch batch;
@@ -211,11 +212,8 @@ std::string Negotiator::find_error(const Key& key, const Pending& pending) const
     return describe_mismatch(key, variants_of(key, pending));
   const Members& members = sets_.at(key.process_set);
   if (pending.contributors == members.in_subtree()) return {};
-  // Not joined_: the announcement that a join has completed arrives before the join.
-  const RankSet contributors = contributors_of(key, pending);
-  std::vector<int> absent = members.ranks();
-  std::erase_if(absent, [&](int rank) { return contributors.contains(rank); });
-  if (first.op == OpKind::kBroadcast && !contributors.contains(static_cast<int>(first.root))) {
+  const std::vector<int> absent = absent_from(key, pending);
+  if (first.op == OpKind::kBroadcast && std::ranges::binary_search(absent, static_cast<int>(first.root))) {
     return fmt::format("broadcast {}: root_rank {} has joined and has nothing to send", key.to_string(),
                        first.root);
   }
@@ -253,6 +251,16 @@ RankSet Negotiator::contributors_of(const Key& key, const Pending& pending) cons
   RankSet ranks;
   for (const Source source : pending.heard) ranks.merge(ranks_of(source, pending, sets_.at(key.process_set)));
   return ranks;
+}
+
+/// Not joined_: the announcement that a join has completed arrives before the join.
+std::vector<int> Negotiator::absent_from(const Key& key, const Pending& pending) const {
+  const Members& members = sets_.at(key.process_set);
+  if (pending.contributors == members.in_subtree()) return {};
+  const RankSet contributors = contributors_of(key, pending);
+  std::vector<int> absent = members.ranks();
+  std::erase_if(absent, [&](int rank) { return contributors.contains(rank); });
+  return absent;
 }
 
 bool Negotiator::can_cut() const {

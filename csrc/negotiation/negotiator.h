@@ -123,6 +123,7 @@ class Negotiator {
   [[nodiscard]] std::vector<Variant> variants_of(const Key& key, const Pending& pending) const;
   [[nodiscard]] RankSet ranks_of(Source source, const Pending& pending, const Members& members) const;
   [[nodiscard]] RankSet contributors_of(const Key& key, const Pending& pending) const;
+  [[nodiscard]] std::vector<int> absent_from(const Key& key, const Pending& pending) const;
 
   void plan_set(std::int32_t process_set, std::vector<ReadyCall> ready, std::vector<Batch> errors);
   void assign_ids(Plan& plan);

@@ -40,6 +40,7 @@ std::size_t count_of(const HostCall& call) {
 
 /// The scalar products of Adasum need whole tensors, so its sums are finished on every rank.
 void adasum_on_host(const HostCall& call) {
+  if (call.group.slots() != nullptr) call.group.slots()->had_no_route();
   const DType type = accumulation_type(call.dtype);
   const Scaling scaling = scaling_of(call.batch, call.dtype);
   const std::span<std::byte> sums = call.staging.at_least(count_of(call) * size_of(type));

@@ -51,7 +51,8 @@ def submit_each(
     prescale: float,
     postscale: float,
     process_set: int,
-) -> list[Handle] | None: ...
+    handles: list[Handle],
+) -> bool: ...
 def register_tensor_type(
     type: type, dtypes: dict[Any, int] | None = None, use_table: bool = True
 ) -> None: ...

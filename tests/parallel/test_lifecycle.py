@@ -253,7 +253,7 @@ def test_idle_costs_next_to_nothing(peers: Peers) -> None:
     time.sleep(0.5)
     before = time.process_time()
     time.sleep(2)
-    assert time.process_time() - before < 0.2
+    assert time.process_time() - before < 0.01  # half a percent of a core
 
 
 def test_no_shared_memory_is_left(restart: Restart, peers: Peers) -> None:

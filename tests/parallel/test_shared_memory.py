@@ -76,6 +76,7 @@ def test_memory_is_used_again_and_outlives_the_session(restart: Callable[..., No
     addresses = {hvd.shared_empty(1_000_000).data_ptr() for _ in range(10)}
     assert len(addresses) <= 2
     kept = hvd.shared_empty(1_000_000).fill_(3)
+    hvd.barrier()
     restart()
     assert kept.eq(3).all()
     hvd.allreduce_(kept, op=hvd.Max)  # ordinary memory for the new session
@@ -89,6 +90,7 @@ def test_a_full_heap_is_an_error_that_names_the_setting(restart: Callable[..., N
     with pytest.raises(RuntimeError, match="HORA_SHARED_HEAP_BYTES"):
         hvd.shared_empty(1 << 20)
     assert hvd.shared_empty(1 << 18).numel() == 1 << 18
+    hvd.barrier()
 
 
 def test_nothing_is_left_in_the_file_system(restart: Callable[..., None]) -> None:
@@ -107,6 +109,7 @@ def test_without_room_the_ranks_go_on_over_mpi(
     assert "instead of shared memory" in capfd.readouterr().err
     assert hvd.allreduce(torch.ones(1000), op=hvd.Sum).eq(hvd.size()).all()
     assert hvd.shared_empty(10).fill_(1).sum() == 10
+    hvd.barrier()
 
 
 @pytest.mark.parametrize("reduction", ["one-phase", "two-phase"])
@@ -123,3 +126,53 @@ def test_every_route_gives_the_same_bits(
     restart(HORA_SHARED_MEMORY="false")
     if hvd.size() == 2:  # a ring reduces in another order from three ranks on
         assert torch.equal(hvd.allreduce(tensors[-1], op=hvd.Average), expected[-1])
+
+
+def test_a_group_of_many_dtypes_of_a_few_bytes_each() -> None:
+    dtypes = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float32, torch.float64)
+    for _ in range(3):
+        results = hvd.grouped_allreduce([torch.ones(2, dtype=dtype) for dtype in dtypes], op=hvd.Sum)
+        assert all(result.eq(hvd.size()).all() for result in results)
+
+
+def test_a_group_of_many_empty_allgathers() -> None:
+    for result in hvd.grouped_allgather([torch.zeros(0, 2) for _ in range(9)]):
+        assert result.shape == (0, 2)
+
+
+def test_calls_that_different_ranks_made_before_they_joined_keep_apart() -> None:
+    """Two calls wait for all to join: each has another contributor, and they must not be mixed up."""
+    values = [torch.full((1000,), float(hvd.rank() + 1)) for _ in range(2)]
+    handles = [
+        hvd.allreduce_async(values[call], name=f"apart.{call}", op=hvd.Sum)
+        for call in range(2)
+        if hvd.rank() == hvd.size() - 1 or hvd.rank() == call
+    ]
+    if hvd.size() == 2:  # rank 0 made the first call alone, rank 1 both
+        hvd.join()
+        first = hvd.synchronize(handles[0])
+        assert first.eq(3).all()
+        if hvd.rank() == 1:
+            assert hvd.synchronize(handles[1]).eq(2).all()
+        return
+    hvd.join()
+    results = [hvd.synchronize(handle) for handle in handles]
+    if hvd.rank() == 2:
+        assert results[0].eq(4).all() and results[1].eq(5).all()
+    else:
+        assert results[0].eq(4 if hvd.rank() == 0 else 5).all()
+
+
+def test_a_gradient_that_cannot_be_begun_fails_where_it_is_waited_for(restart: Callable[..., None]) -> None:
+    model = torch.nn.Linear(2, 2)
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.1), named_parameters=model.named_parameters()
+    )
+    model(torch.ones(1, 2)).sum().backward()
+    hora.shutdown()
+    with pytest.raises(hora.HorovodInternalError, match="could not begin"):
+        optimizer.step()
+    restart()
+    optimizer.zero_grad()
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.step()

@@ -11,16 +11,16 @@ namespace hora {
 void shared_allgather(Slots& slots, std::span<std::byte> data, std::span<const std::size_t> bounds,
                       const Route& route) {
   const Store store = route.streaming ? Store::kStreaming : Store::kCached;
-  const std::size_t block_bytes = std::min<std::size_t>(route.block_bytes, slots.block_bytes());
-  const auto part = [&](int rank, std::size_t block) {
+  const std::size_t block = block_bytes(slots, route, bounds.back());
+  const auto part = [&](int rank, std::size_t number) {
     const auto at = static_cast<std::size_t>(rank);
-    const std::size_t first = std::min(bounds[at] + block * block_bytes, bounds[at + 1]);
-    return data.subspan(first, std::min(block_bytes, bounds[at + 1] - first));
+    const std::size_t first = std::min(bounds[at] + number * block, bounds[at + 1]);
+    return data.subspan(first, std::min(block, bounds[at + 1] - first));
   };
   std::size_t longest = 0;
   for (std::size_t rank = 0; rank + 1 < bounds.size(); ++rank)
     longest = std::max(longest, bounds[rank + 1] - bounds[rank]);
-  const std::size_t blocks = (longest + block_bytes - 1) / block_bytes;
+  const std::size_t blocks = (longest + block - 1) / block;
   const std::uint32_t first_block = slots.take_blocks(blocks);
   for (std::size_t step = 0; step <= blocks; ++step) {
     if (step < blocks) {

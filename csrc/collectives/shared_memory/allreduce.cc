@@ -37,7 +37,7 @@ class Allreduce {
         reduction_(reduction),
         all_contribute_(all_contribute),
         store_(route.streaming ? Store::kStreaming : Store::kCached),
-        block_count_(std::min<std::size_t>(route.block_bytes, slots.block_bytes()) / pieces.element_bytes()),
+        block_count_(block_bytes(slots, route, pieces.bytes()) / pieces.element_bytes()),
         blocks_((pieces.count() + block_count_ - 1) / block_count_),
         first_block_(slots.take_blocks(blocks_)),
         line_(std::max<std::size_t>(kLine / pieces.element_bytes(), 1)) {}

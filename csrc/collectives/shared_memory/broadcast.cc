@@ -8,8 +8,7 @@ namespace hora {
 /// others copy them out.
 void shared_broadcast(Slots& slots, const Pieces& pieces, int root, const Route& route) {
   const Store store = route.streaming ? Store::kStreaming : Store::kCached;
-  const std::size_t block_count =
-      std::min<std::size_t>(route.block_bytes, slots.block_bytes()) / pieces.element_bytes();
+  const std::size_t block_count = block_bytes(slots, route, pieces.bytes()) / pieces.element_bytes();
   const std::size_t blocks = (pieces.count() + block_count - 1) / block_count;
   const std::uint32_t first_block = slots.take_blocks(blocks);
   const auto bytes = [&](std::size_t count) { return count * pieces.element_bytes(); };

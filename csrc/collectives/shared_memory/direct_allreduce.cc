@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <functional>
 #include <vector>
 
 #include "collectives/chunks.h"
@@ -21,10 +22,36 @@ struct Everywhere {
   std::vector<std::byte*> outputs;
 };
 
+/// Whether two tensors share memory: then not every element has one rank that writes it.
+bool overlap(std::span<const DirectTensor> tensors, std::size_t element) {
+  struct Range {
+    const std::byte* begin;
+    const std::byte* end;
+    std::size_t tensor;
+  };
+  std::vector<Range> ranges;
+  for (std::size_t number = 0; number < tensors.size(); ++number) {
+    const DirectTensor& tensor = tensors[number];
+    const std::size_t bytes = tensor.count * element;
+    if (bytes == 0) continue;
+    ranges.push_back({tensor.input, tensor.input + bytes, number});
+    ranges.push_back({tensor.output, tensor.output + bytes, number});
+  }
+  std::ranges::sort(ranges, std::less<>(), &Range::begin);
+  for (std::size_t at = 1; at < ranges.size(); ++at) {
+    const Range& before = ranges[at - 1];
+    const bool is_in_place = before.tensor == ranges[at].tensor && before.begin == ranges[at].begin;
+    if (!is_in_place && std::less<>()(ranges[at].begin, before.end)) return true;
+  }
+  return false;
+}
+
 std::vector<std::int64_t> own_offsets(const Slots& slots, std::span<const DirectTensor> tensors,
                                       std::size_t element) {
   std::vector<std::int64_t> offsets;
-  for (const DirectTensor& tensor : tensors) {
+  if (overlap(tensors, element)) offsets.resize(2 * tensors.size(), HostMemory::kElsewhere);
+  for (std::size_t number = 0; offsets.size() < 2 * tensors.size(); ++number) {
+    const DirectTensor& tensor = tensors[number];
     offsets.push_back(slots.offset_of(tensor.input, tensor.count * element));
     offsets.push_back(slots.offset_of(tensor.output, tensor.count * element));
   }
@@ -92,6 +119,7 @@ bool direct_allreduce(Slots& slots, std::span<const DirectTensor> tensors, const
   for (int peer = 0; peer < slots.size(); ++peer) {
     if (peer != slots.rank()) static_cast<void>(slots.await_reduced(peer, through));
   }
+  slots.free_through(through);
   slots.had_no_route();
   return true;
 }

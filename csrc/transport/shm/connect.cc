@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <sys/eventfd.h>
 
 #include <algorithm>
@@ -43,7 +44,9 @@ HostLayout choose_layout(int ranks, const HostMemoryOptions& options) {
   const auto pages = [](std::size_t bytes) { return std::max(bytes / kPage, std::size_t{1}) * kPage; };
   const auto count = static_cast<std::size_t>(ranks);
   const std::size_t share = std::max(kAllSlotBytes / (count * HostLayout::kSlots), kLeastSlotBytes);
-  return {count, pages(std::min(options.slot_bytes, share)), pages(options.heap_bytes)};
+  // Some collectives give each rank a section of a slot.
+  const std::size_t slot = std::max(std::min(options.slot_bytes, share), count * kLine);
+  return {count, pages(slot + kPage - 1), pages(options.heap_bytes)};
 }
 
 Descriptor make_bell() {
@@ -112,7 +115,7 @@ class Connecting {
       if (!options_.wanted) raise(ErrorKind::kStartup, "{}", kNotWanted);
       segment = Segment::create(layout.total_bytes(), options_.directory);
       segment->reserve(0, layout.fixed_bytes());
-      segment = options_.open(Descriptor(dup(segment->file())), layout.total_bytes());
+      segment = options_.open(Descriptor(fcntl(segment->file(), F_DUPFD_CLOEXEC, 0)), layout.total_bytes());
       listener.emplace();
       put(invitation.listener, listener->name());
     } catch (const Error& error) {

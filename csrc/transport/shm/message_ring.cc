@@ -55,19 +55,24 @@ bool RingWriter::write(std::span<const std::byte> message, std::size_t& written)
 }
 
 bool RingReader::has_cell() const {
-  return ring_.cells[position_ % Ring::kCells].stamp.load(std::memory_order_seq_cst) == position_ + 1;
+  const std::uint32_t position = position_.load(std::memory_order_seq_cst);
+  return ring_.cells[position % Ring::kCells].stamp.load(std::memory_order_seq_cst) == position + 1;
 }
 
 bool RingReader::receive(Bytes& message) {
   while (has_cell()) {
-    const Cell& cell = ring_.cells[position_ % Ring::kCells];
+    const std::uint32_t position = position_.load(std::memory_order_relaxed);
+    const Cell& cell = ring_.cells[position % Ring::kCells];
     const std::size_t length = cell.length;
     if (length > kPayload)
       raise(ErrorKind::kSessionFailed, "damaged message: {} bytes in a cell of {}", length, kPayload);
     partial_.insert(partial_.end(), cell.payload.begin(),
                     cell.payload.begin() + static_cast<std::ptrdiff_t>(length));
     const bool is_last = cell.is_last != 0;
-    if (++position_ % kReportEvery == 0) ring_.consumed.store(position_, std::memory_order_release);
+    // In one order with the stamps and the sleepers' flags: who is about to sleep must not look at an old
+    // place.
+    position_.store(position + 1, std::memory_order_seq_cst);
+    if ((position + 1) % kReportEvery == 0) ring_.consumed.store(position + 1, std::memory_order_release);
     if (!is_last) continue;
     message = std::exchange(partial_, {});
     return true;

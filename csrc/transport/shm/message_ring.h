@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -31,7 +32,7 @@ class RingWriter {
   std::size_t written_ = 0;  // of the first one
 };
 
-/// The receiving end. One thread.
+/// The receiving end. One thread receives; any may ask whether there is something to receive.
 class RingReader {
  public:
   explicit RingReader(Ring& ring) : ring_(ring) {}
@@ -43,7 +44,7 @@ class RingReader {
 
  private:
   Ring& ring_;
-  std::uint32_t position_ = 0;
+  std::atomic<std::uint32_t> position_{0};
   Bytes partial_;
 };
 

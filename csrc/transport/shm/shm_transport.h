@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -52,7 +53,7 @@ class ShmTransport final : public Transport {
   const bool is_one_host_;
   std::vector<int> local_rank_of_;  // by rank of the job; -1 elsewhere
   std::vector<RingWriter> writers_;
-  std::vector<RingReader> readers_;
+  std::deque<RingReader> readers_;
   std::size_t next_reader_ = 0;
   std::atomic<bool> nudged_{false};
 };

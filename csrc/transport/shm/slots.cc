@@ -10,14 +10,13 @@
 namespace hora {
 
 Slots::Slots(const HostMemory& memory, SlotLedger& ledger, std::span<const int> local_ranks, Members members,
-             std::uint64_t batch_number, int spins, const Pump& while_waiting)
+             std::uint64_t batch_number, const SlotWaits& waits)
     : memory_(memory),
       ledger_(ledger),
       local_ranks_(local_ranks),
       members_(std::move(members)),
       batch_number_(batch_number),
-      spins_(spins),
-      while_waiting_(while_waiting),
+      waits_(waits),
       own_(memory.board(memory.rank())) {
   while (local(rank_) != memory.rank()) ++rank_;
   ledger_.freed.resize(static_cast<std::size_t>(memory.size()));
@@ -30,8 +29,8 @@ Slots::~Slots() {
 
 std::uint32_t Slots::take_blocks(std::size_t count) {
   const std::uint32_t first = next_block_;
-  if (count >= (std::size_t{1} << kBlockBits) - first)
-    raise(ErrorKind::kSessionFailed, "a batch of more than {} blocks", std::size_t{1} << kBlockBits);
+  if (count >= kMostBlocks - first)
+    raise(ErrorKind::kSessionFailed, "a batch of more than {} blocks", kMostBlocks);
   next_block_ += static_cast<std::uint32_t>(count);
   return first;
 }
@@ -94,6 +93,7 @@ void Slots::exchange_notes(std::span<const std::byte> own, std::span<std::byte> 
     std::memcpy(to, theirs.payload.data(), own.size());
     has_come_to_this_batch(peer);
   }
+  free_through(block);
 }
 
 void Slots::await_readers(SlotLedger::Use& use) {
@@ -111,10 +111,10 @@ void Slots::await_readers(SlotLedger::Use& use) {
 
 void Slots::await_count(const std::atomic<std::uint64_t>& count, std::uint64_t at_least) const {
   for (int spin = 0; count.load(std::memory_order_acquire) < at_least; ++spin) {
-    if (spin < spins_) {
+    if (spin < waits_.spins) {
       relax_core();
     } else {
-      while_waiting_();
+      waits_.while_waiting();
     }
   }
 }

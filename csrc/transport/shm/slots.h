@@ -24,6 +24,13 @@ struct SlotLedger {
   std::vector<std::uint64_t> freed;  ///< what each rank of the host is known to have freed, by local rank
 };
 
+/// What a member does besides its own part of a batch.
+struct SlotWaits {
+  int spins;                            ///< looks before the first `while_waiting`
+  std::function<void()> while_waiting;  ///< called again and again while it waits; may give the core away
+  std::function<void()> between;        ///< called while it works; does not
+};
+
 /// How the members of one batch, all on one host, hand each other blocks of data through slots.
 ///
 /// A block is named by its ticket, which is the number of its batch in the job's sequence and a count within
@@ -36,15 +43,12 @@ struct SlotLedger {
 ///
 /// Short data goes in a note instead, whose flag and payload are one cache line.
 ///
-/// While a member waits it spins briefly, then lets `while_waiting` run again and again.
 class Slots {
  public:
   using Members = std::shared_ptr<const std::vector<int>>;
-  using Pump = std::function<void()>;
-
   /// `local_ranks[r]` is the number on the host of rank r of the job.
   Slots(const HostMemory& memory, SlotLedger& ledger, std::span<const int> local_ranks, Members members,
-        std::uint64_t batch_number, int spins, const Pump& while_waiting);
+        std::uint64_t batch_number, const SlotWaits& waits);
   ~Slots();
   Slots(const Slots&) = delete;
   Slots& operator=(const Slots&) = delete;
@@ -65,9 +69,12 @@ class Slots {
   [[nodiscard]] bool took_route() const { return took_route_; }
 
   /// To be called now and then by whoever works long without waiting.
-  void look_around() const { while_waiting_(); }
+  void look_around() const { waits_.between(); }
 
   [[nodiscard]] std::size_t block_bytes() const { return memory_.layout().slot_bytes; }
+
+  /// Blocks of one batch, of all its collectives together, are fewer than this.
+  static constexpr std::size_t kMostBlocks = std::size_t{1} << 22;
 
   /// Sets aside the next `count` blocks of the batch and returns the number of the first. All members do so
   /// alike, whoever of them will write.
@@ -93,7 +100,8 @@ class Slots {
   void exchange_notes(std::span<const std::byte> own, std::span<std::byte> all);
 
  private:
-  static constexpr unsigned kBlockBits = 20;
+  static constexpr unsigned kBlockBits = 22;
+  static_assert(kMostBlocks == std::size_t{1} << kBlockBits);
 
   [[nodiscard]] std::uint64_t ticket(std::uint32_t block) const {
     return (batch_number_ << kBlockBits | block) + 1;
@@ -113,8 +121,7 @@ class Slots {
   std::span<const int> local_ranks_;
   const Members members_;
   const std::uint64_t batch_number_;
-  const int spins_;
-  const Pump& while_waiting_;
+  const SlotWaits waits_;
   int rank_ = 0;
   Board& own_;
   std::uint32_t next_block_ = 0;

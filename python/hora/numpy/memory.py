@@ -20,6 +20,8 @@ def shared_empty(shape: int | Sequence[int], dtype: DTypeLike = np.float32) -> A
     ``allreduce_`` of such arrays, when every rank of the process set has one and all are on one host, reads and
     writes each element once. Anywhere else they behave like ordinary arrays, also after :func:`hora.shutdown`.
 
+    Memory that is dropped is used again by later calls, not given back to the system.
+
     Parameters
     ----------
     shape : int or sequence of int

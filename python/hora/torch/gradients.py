@@ -39,22 +39,45 @@ class GradientRule:
         return self.compression is NoneCompressor and not gradient.is_sparse
 
     def start_plain(self, pending: list[Pending]) -> None:
-        """Begin to reduce gradients as they are, all with one call into the core where it knows their type."""
-        handles = _core.submit_each(
-            _ALLREDUCE,
-            [each.label for each in pending],
-            [each.gradient for each in pending],
-            self.op,
-            self.prescale,
-            self.postscale,
-            set_id(self.process_set),
-        )
-        if handles is None:
-            for each in pending:
-                each.finish = partial(synchronize, self._allreduce(each.gradient, each.label))
-        else:
-            for each, handle in zip(pending, handles, strict=True):
-                each.finish = handle.wait
+        """Begin to reduce gradients as they are, all with one call into the core where it knows their type.
+
+        What cannot be begun is told to the other ranks, and raised when it is finished.
+        """
+        handles: list[_core.Handle] = []
+        try:
+            known = _core.submit_each(
+                _ALLREDUCE,
+                [each.label for each in pending],
+                [each.gradient for each in pending],
+                self.op,
+                self.prescale,
+                self.postscale,
+                set_id(self.process_set),
+                handles,
+            )
+        except Exception as error:
+            refused, known = error, True
+        for each, handle in zip(pending, handles, strict=False):
+            each.finish = handle.wait
+        for each in pending[len(handles) :]:
+            if known:
+                each.finish = self._refused(each.label, refused)
+            else:
+                self._start_alone(each)
+
+    def _start_alone(self, pending: Pending) -> None:
+        try:
+            pending.finish = partial(synchronize, self._allreduce(pending.gradient, pending.label))
+        except Exception as error:
+            pending.finish = self._refused(pending.label, error)
+
+    def _refused(self, label: str, error: Exception) -> Callable[[], object]:
+        refuse(_ALLREDUCE, label, error, self.process_set)
+
+        def finish() -> object:
+            raise HorovodInternalError(f"the reduction of {label!r} could not begin: {error}") from error
+
+        return finish
 
     def start(self, parameter: torch.Tensor, label: str, *, announced: bool) -> Pending:
         """Begin to reduce the gradient that the parameter has.

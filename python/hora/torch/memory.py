@@ -19,6 +19,8 @@ def shared_empty(*size: int | Sequence[int], dtype: torch.dtype | None = None) -
     ``allreduce_`` of such tensors, when every rank of the process set has one and all are on one host, reads and
     writes each element once. Anywhere else they behave like ordinary tensors, also after :func:`shutdown`.
 
+    Memory that is dropped is used again by later calls, not given back to the system.
+
     Parameters
     ----------
     *size : int or sequence of int

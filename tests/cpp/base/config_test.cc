@@ -61,6 +61,15 @@ std::vector<BadValue> bad_values() {
     bad.push_back({"HORA_HOST_SPLIT", value, split});
   for (const char* value : {"", "1", "Horovod", "all"})
     bad.push_back({"HORA_JOIN_RULE", value, "contributors or horovod"});
+  for (const char* value : {"", "2", "True", "maybe"})
+    bad.push_back({"HORA_SHARED_MEMORY", value, "true or false"});
+  for (const char* value : {"", "0", "4095", "1099511627777"})
+    bad.push_back({"HORA_SHARED_HEAP_BYTES", value, "4096 to 2^40 bytes"});
+  for (const char* value : {"", "one", "true"})
+    bad.push_back({"HORA_REDUCTION", value, "auto, one-phase or two-phase"});
+  for (const char* value : {"", "1", "on"}) bad.push_back({"HORA_STREAMING", value, "auto, true or false"});
+  for (const char* value : {"", "1", "63", "524289", "auto"})
+    bad.push_back({"HORA_BLOCK_BYTES", value, "0, or 64 to 524288 bytes"});
   for (const char* value : {"", "warn", "WARNING", "verbose", "2"})
     bad.push_back({"HORA_LOG_LEVEL", value, level});
   return bad;
@@ -75,6 +84,12 @@ TEST(Config, an_empty_environment_gives_the_defaults) {
   EXPECT_EQ(settings.piece_bytes, 67108864u);
   EXPECT_TRUE(settings.host_split.empty());
   EXPECT_FALSE(settings.joins_like_horovod);
+  EXPECT_TRUE(settings.shared_memory);
+  EXPECT_EQ(settings.shared_memory_directory, "");
+  EXPECT_EQ(settings.shared_heap_bytes, std::uint64_t{32} << 30);
+  EXPECT_EQ(settings.route.one_phase, std::nullopt);
+  EXPECT_EQ(settings.route.streaming, std::nullopt);
+  EXPECT_EQ(settings.route.block_bytes, 0u);
   EXPECT_EQ(settings.log_level, "warning");
 }
 
@@ -88,6 +103,12 @@ TEST(Config, the_documented_default_of_every_setting_is_the_default) {
   EXPECT_EQ(settings.piece_bytes, defaults.piece_bytes);
   EXPECT_EQ(settings.host_split, defaults.host_split);
   EXPECT_EQ(settings.joins_like_horovod, defaults.joins_like_horovod);
+  EXPECT_EQ(settings.shared_memory, defaults.shared_memory);
+  EXPECT_EQ(settings.shared_memory_directory, defaults.shared_memory_directory);
+  EXPECT_EQ(settings.shared_heap_bytes, defaults.shared_heap_bytes);
+  EXPECT_EQ(settings.route.one_phase, defaults.route.one_phase);
+  EXPECT_EQ(settings.route.streaming, defaults.route.streaming);
+  EXPECT_EQ(settings.route.block_bytes, defaults.route.block_bytes);
   EXPECT_EQ(settings.log_level, defaults.log_level);
 }
 
@@ -99,7 +120,9 @@ TEST(Config, every_setting_is_documented) {
     EXPECT_FALSE(row.meaning.empty()) << row.name;
   }
   EXPECT_THAT(names, ElementsAre("HORA_FUSION_THRESHOLD", "HORA_CACHE_CAPACITY", "HORA_PIECE_BYTES",
-                                 "HORA_HOST_SPLIT", "HORA_JOIN_RULE", "HORA_LOG_LEVEL"));
+                                 "HORA_HOST_SPLIT", "HORA_JOIN_RULE", "HORA_SHARED_MEMORY",
+                                 "HORA_SHARED_MEMORY_DIRECTORY", "HORA_SHARED_HEAP_BYTES", "HORA_REDUCTION",
+                                 "HORA_STREAMING", "HORA_BLOCK_BYTES", "HORA_LOG_LEVEL"));
 }
 
 TEST(Config, each_setting_reaches_its_field) {
@@ -108,13 +131,36 @@ TEST(Config, each_setting_reaches_its_field) {
                                   {"HORA_PIECE_BYTES", "4096"},
                                   {"HORA_HOST_SPLIT", "3,2"},
                                   {"HORA_JOIN_RULE", "horovod"},
+                                  {"HORA_SHARED_MEMORY", "no"},
+                                  {"HORA_SHARED_MEMORY_DIRECTORY", "/dev/shm"},
+                                  {"HORA_SHARED_HEAP_BYTES", "8192"},
+                                  {"HORA_REDUCTION", "two-phase"},
+                                  {"HORA_STREAMING", "true"},
+                                  {"HORA_BLOCK_BYTES", "4096"},
                                   {"HORA_LOG_LEVEL", "debug"}});
   EXPECT_EQ(settings.fusion_threshold, 1024u);
   EXPECT_EQ(settings.cache_capacity, 17u);
   EXPECT_EQ(settings.piece_bytes, 4096u);
   EXPECT_THAT(settings.host_split, ElementsAre(3, 2));
   EXPECT_TRUE(settings.joins_like_horovod);
+  EXPECT_FALSE(settings.shared_memory);
+  EXPECT_EQ(settings.shared_memory_directory, "/dev/shm");
+  EXPECT_EQ(settings.shared_heap_bytes, 8192u);
+  EXPECT_EQ(settings.route.one_phase, false);
+  EXPECT_EQ(settings.route.streaming, true);
+  EXPECT_EQ(settings.route.block_bytes, 4096u);
   EXPECT_EQ(settings.log_level, "debug");
+}
+
+TEST(Config, flags_and_choices_are_accepted_in_all_their_forms) {
+  for (const char* yes : {"1", "true", "yes", "on"})
+    EXPECT_TRUE(read({{"HORA_SHARED_MEMORY", yes}}).shared_memory);
+  for (const char* no : {"0", "false", "no", "off"})
+    EXPECT_FALSE(read({{"HORA_SHARED_MEMORY", no}}).shared_memory);
+  EXPECT_EQ(read({{"HORA_REDUCTION", "one-phase"}}).route.one_phase, true);
+  EXPECT_EQ(read({{"HORA_REDUCTION", "auto"}}).route.one_phase, std::nullopt);
+  EXPECT_EQ(read({{"HORA_STREAMING", "false"}}).route.streaming, false);
+  EXPECT_EQ(read({{"HORA_BLOCK_BYTES", "0"}}).route.block_bytes, 0u);
 }
 
 TEST(Config, the_ends_of_each_range_are_accepted) {

@@ -90,6 +90,12 @@ TEST(Fusion, only_tensors_with_equally_many_contributors_share_a_batch) {
   EXPECT_EQ(fuse(ready, options(kThreshold)).front().contributors, 5);
   EXPECT_EQ(fuse(ready, options(kThreshold)).back().contributors, 3);
   EXPECT_EQ(fuse(ready, options(0)).back().contributors, 3);
+  // As many, but not the same ranks.
+  for (std::size_t at = 0; at < ready.size(); ++at) {
+    ready[at].contributors = 3;
+    ready[at].absent = {at % 2 == 0 ? 1 : 2};
+  }
+  EXPECT_EQ(fuse(ready, options(kThreshold)).size(), 2u);
 }
 
 TEST(Fusion, ops_that_cannot_be_fused_travel_alone) {

@@ -26,7 +26,7 @@ void SlotRank::run(std::uint64_t batch_number, const std::function<void(Slots&)>
 void SlotRank::run(std::uint64_t batch_number, const std::vector<int>& members,
                    const std::function<void(Slots&)>& body) {
   Slots slots(*transport_.host_memory(), ledger_, local_ranks_, std::make_shared<std::vector<int>>(members),
-              batch_number, 0, pump_);
+              batch_number, {0, pump_, pump_});
   body(slots);
 }
 

@@ -29,7 +29,7 @@ class SlotRank {
   std::vector<int> local_ranks_;
   const int rank_;
   const int size_;
-  Slots::Pump pump_;
+  std::function<void()> pump_;
 };
 
 /// Runs `body` on every rank; slots have `slot_bytes`.

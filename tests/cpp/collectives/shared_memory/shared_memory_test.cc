@@ -291,6 +291,41 @@ TEST(DirectAllreduce, sums_tensors_of_shared_heaps_in_place_and_not) {
   }
 }
 
+TEST(DirectAllreduce, of_several_groups_in_one_batch_and_others_after_it) {
+  run_slots(3, kSlotBytes, [](SlotRank& rank) {
+    for (std::uint64_t batch = 0; batch < 3; ++batch) {
+      std::vector<HeapValues> values;
+      for (int number = 0; number < 5; ++number)
+        values.emplace_back(rank.memory(), values_of(rank.rank(), 1000));
+      rank.run(batch, [&](Slots& slots) {
+        for (const HeapValues& each : values) {
+          const DirectTensor tensor{each.data(), each.data(), 1000};
+          EXPECT_TRUE(direct_allreduce(slots, {&tensor, 1}, {DType::kFloat32, ReduceOp::kSum}));
+        }
+      });
+      for (const HeapValues& each : values) EXPECT_EQ(each.values(), sum_of(rank.size(), 1000));
+    }
+  });
+}
+
+TEST(DirectAllreduce, leaves_tensors_that_overlap_to_others) {
+  run_slots(2, kSlotBytes, [](SlotRank& rank) {
+    const HeapValues values(rank.memory(), values_of(rank.rank(), 1000));
+    std::byte* const data = values.data();
+    const std::vector<std::vector<DirectTensor>> cases{
+        {{data, data, 100}, {data, data, 100}},
+        {{data, data, 100}, {data + 396, data + 396, 100}},
+        {{data, data + 4, 100}},
+        {{data, data + 2000, 100}, {data + 2000, data + 3000, 10}}};
+    std::uint64_t batch = 0;
+    for (const auto& tensors : cases) {
+      rank.run(batch++, [&](Slots& slots) {
+        EXPECT_FALSE(direct_allreduce(slots, tensors, {DType::kFloat32, ReduceOp::kSum}));
+      });
+    }
+  });
+}
+
 TEST(DirectAllreduce, touches_nothing_unless_all_tensors_of_all_ranks_are_shared) {
   run_slots(3, kSlotBytes, [](SlotRank& rank) {
     for (std::uint64_t batch = 0; batch < 6; ++batch) {
@@ -306,6 +341,20 @@ TEST(DirectAllreduce, touches_nothing_unless_all_tensors_of_all_ranks_are_shared
       });
       EXPECT_EQ(shared.values(), values_of(rank.rank(), 100));
       EXPECT_EQ(own, values_of(rank.rank(), 100));
+    }
+  });
+}
+
+TEST(SharedExchange, may_happen_often_in_one_batch) {
+  run_slots(3, kSlotBytes, [](SlotRank& rank) {
+    for (std::uint64_t batch = 0; batch < 3; ++batch) {
+      rank.run(batch, [&](Slots& slots) {
+        for (std::int64_t number = 0; number < 20; ++number) {
+          const std::int64_t own = number * 10 + rank.rank();
+          const std::vector<std::int64_t> expected{number * 10, number * 10 + 1, number * 10 + 2};
+          EXPECT_EQ(shared_exchange(slots, {&own, 1}), expected);
+        }
+      });
     }
   });
 }
