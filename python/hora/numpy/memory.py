@@ -17,8 +17,9 @@ __all__ = ["shared_empty"]
 def shared_empty(shape: int | Sequence[int], dtype: DTypeLike = np.float32) -> Array:
     """Return a new C-contiguous array, not filled, that ranks of one host reduce without copying it.
 
-    ``allreduce_`` of such arrays, when every rank of the process set has one and all are on one host, reads and
-    writes each element once. Anywhere else they behave like ordinary arrays, also after :func:`hora.shutdown`.
+    ``allreduce_`` of such arrays, when every rank of the process set has one and all are on one host, reads
+    and writes each element once. Anywhere else they behave like ordinary arrays, also after
+    :func:`hora.shutdown`.
 
     Memory that is dropped is used again by later calls, not given back to the system.
 
@@ -54,5 +55,5 @@ def shared_empty(shape: int | Sequence[int], dtype: DTypeLike = np.float32) -> A
     if any(extent < 0 for extent in extents):
         raise ValueError(f"shared_empty: negative extents in {extents}")
     memory = _core.allocate(math.prod(extents) * element.itemsize)
-    array: Array = np.frombuffer(memory, dtype=np.uint8).view(element).reshape(extents)  # type: ignore[arg-type]
+    array: Array = np.asarray(memoryview(memory)).view(element).reshape(extents)
     return array

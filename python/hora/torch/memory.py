@@ -16,8 +16,9 @@ __all__ = ["shared_empty"]
 def shared_empty(*size: int | Sequence[int], dtype: torch.dtype | None = None) -> torch.Tensor:
     """Return a new contiguous tensor, not filled, that ranks of one host reduce without copying it.
 
-    ``allreduce_`` of such tensors, when every rank of the process set has one and all are on one host, reads and
-    writes each element once. Anywhere else they behave like ordinary tensors, also after :func:`shutdown`.
+    ``allreduce_`` of such tensors, when every rank of the process set has one and all are on one host, reads
+    and writes each element once. Anywhere else they behave like ordinary tensors, also after
+    :func:`shutdown`.
 
     Memory that is dropped is used again by later calls, not given back to the system.
 

@@ -8,8 +8,11 @@ namespace {
 using namespace std::chrono_literals;
 
 RestState polled(Duration quiet) {
-  return {
-      .quiet = quiet, .caller_waits = false, .answer_due = false, .since_call = 1h, .notices_arrivals = false};
+  return {.quiet = quiet,
+          .caller_waits = false,
+          .answer_due = false,
+          .since_call = 1h,
+          .notices_arrivals = false};
 }
 
 TEST(Rest, pauses_grow_to_two_milliseconds_while_nothing_is_due) {
