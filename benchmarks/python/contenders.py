@@ -15,6 +15,13 @@ from referee import Referee
 from shared_page import load_bounds
 
 
+def shared_array(count: int, dtype: str) -> Array:
+    """Return an array in memory that the ranks share; halves as the integers that stand for them here."""
+    from hora.numpy import shared_empty
+
+    return shared_empty(count, "int16" if dtype in ("float16", "bfloat16") else dtype)
+
+
 class HorovodApi(Contender):
     """hora on PyTorch tensors, and Horovod, whose interface it shares."""
 
@@ -206,6 +213,7 @@ class MemoryBound(Contender):
 
 CONTENDERS: dict[str, Callable[[Referee], Contender]] = {
     "hora": lambda referee: HorovodApi("hora.torch"),
+    "hora-own": lambda referee: HorovodApi("hora.torch", allocate=shared_array),
     "hora-numpy": lambda referee: HoraNumpy(),
     "mpi": lambda referee: Mpi(),
     "mpi-no-cma": lambda referee: MpiWithoutCma(),

@@ -26,7 +26,7 @@ from results import ITEM_BYTES, Row, console, make_table, merge
 
 SIZES = tuple(4**exponent for exponent in range(1, 14))  # 4 B to 64 MiB
 QUICK_SIZES = (4, 1 << 10, 64 << 10)
-TOGETHER = ("hora", "hora-numpy", "mpi", "memory")
+TOGETHER = ("hora", "hora-own", "hora-numpy", "mpi", "memory")
 ALONE = (
     Launch(("mpi-no-cma",), WITHOUT_CMA, "mpi4py"),
     Launch(("gloo",), {}, "torch"),
