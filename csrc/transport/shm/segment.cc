@@ -83,9 +83,4 @@ void Segment::reserve(std::size_t first, std::size_t bytes) const {
         free_bytes(file_.get()), std::strerror(errno));
 }
 
-void Segment::release(std::size_t first, std::size_t bytes) const {
-  fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(first),
-            static_cast<off_t>(bytes));
-}
-
 }  // namespace hora

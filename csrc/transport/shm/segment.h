@@ -31,8 +31,6 @@ class Segment {
   /// Makes sure that there is memory behind this range. Throws Error(kStartup) with the bytes needed and
   /// free.
   void reserve(std::size_t first, std::size_t bytes) const;
-  /// Gives the memory behind whole pages of this range back.
-  void release(std::size_t first, std::size_t bytes) const;
 
  private:
   Segment(Descriptor file, std::size_t bytes, std::shared_ptr<std::byte> memory);

@@ -168,15 +168,6 @@ TEST(Segment, says_how_much_is_needed_and_how_much_is_free) {
   }
 }
 
-TEST(Segment, memory_that_was_given_back_is_zero_again) {
-  const Segment segment = Segment::create(1 << 20, "");
-  segment.reserve(0, 1 << 16);
-  segment.data()[5] = std::byte{7};
-  segment.release(0, 1 << 16);
-  segment.reserve(0, 1 << 16);
-  EXPECT_EQ(segment.data()[5], std::byte{0});
-}
-
 TEST(Segment, has_no_name_that_could_be_left_behind) {
   const Segment segment = Segment::create(1 << 20, "/dev/shm");
   struct stat status{};
