@@ -113,6 +113,16 @@ const std::vector<SettingInfo>& table() {
          s.route.block_bytes = parse_number(v, 0, 512 * 1024);
          if (s.route.block_bytes != 0 && s.route.block_bytes < 64) throw std::invalid_argument("too small");
        }},
+      {"HORA_ALLREDUCE_BETWEEN_HOSTS", "auto", "auto, ring or doubling",
+       "How allreduce goes between ranks that share no memory: in a ring, which sends the fewest bytes, or by "
+       "recursive doubling, which sends the fewest messages. auto: doubling below 64 KiB. Rank 0 decides for "
+       "all.",
+       [](Settings& s, std::string_view v) { s.route.doubling = parse_choice(v, "doubling", "ring"); }},
+      {"HORA_DETERMINISTIC", "false", "true or false",
+       "Makes results the same to the last bit from run to run also between hosts, where the order of a sum "
+       "otherwise depends on what a tensor travels with: every call travels alone. On one host with shared memory "
+       "they always are, and nothing changes. Rank 0 decides for all.",
+       [](Settings& s, std::string_view v) { s.deterministic = parse_flag(v); }},
       {"HORA_LOG_LEVEL", "warning", "trace, debug, info, warning, error or off", "What is written to stderr.",
        [](Settings& s, std::string_view v) { s.log_level = parse_log_level(v); }, "HOROVOD_LOG_LEVEL"},
   };

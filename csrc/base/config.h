@@ -10,11 +10,12 @@
 
 namespace hora {
 
-/// What is fixed about how data moves inside a host; the rest is chosen by measuring.
+/// What is fixed about how data moves; the rest is chosen.
 struct RouteSettings {
   std::optional<bool> one_phase;
   std::optional<bool> streaming;
   std::uint64_t block_bytes = 0;  ///< 0: chosen
+  std::optional<bool> doubling;
 };
 
 /// Every setting of the library, read once when a session starts. Defaults are the member initialisers.
@@ -24,6 +25,7 @@ struct Settings {
   std::uint64_t piece_bytes = 64u << 20;
   std::vector<int> host_split;
   bool joins_like_horovod = false;
+  bool deterministic = false;
   RouteSettings route;
   bool shared_memory = true;
   std::string shared_memory_directory;

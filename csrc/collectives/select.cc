@@ -12,6 +12,8 @@ namespace {
 constexpr std::uint64_t kSmall = 32 * 1024;
 // Above this two phases always win.
 constexpr std::uint64_t kLarge = 1024 * 1024;
+// Up to this few messages matter more than few bytes where ranks share no memory.
+constexpr std::uint64_t kShortAcross = 64 * 1024;
 // At first every fourth batch tries a candidate, until each has been tried enough; then one in so many does.
 constexpr std::uint64_t kEarlyTries = 4;
 constexpr std::uint64_t kTryEvery = 4;
@@ -59,10 +61,13 @@ std::vector<RouteChooser::Candidate> RouteChooser::candidates(OpKind op, std::ui
   if (bytes > 512 * 1024) blocks = {128 * 1024, 256 * 1024, 512 * 1024};
   if (fixed_.block_bytes != 0) blocks = {static_cast<std::uint32_t>(fixed_.block_bytes)};
 
+  const bool doubles = fixed_.doubling.value_or(bytes < kShortAcross);
+  const Route::Across across = doubles ? Route::Across::kDoubling : Route::Across::kRing;
+
   std::vector<Candidate> all;
   for (const Route::Reduction reduction : reductions) {
     for (const bool streams : streaming) {
-      for (const std::uint32_t block : blocks) all.push_back({{reduction, streams, block}, {}, 0});
+      for (const std::uint32_t block : blocks) all.push_back({{reduction, streams, block, across}, {}, 0});
     }
   }
   return all;

@@ -22,7 +22,7 @@ struct Batch {
   std::vector<BatchEntry> entries;
   std::uint64_t number = 0;       ///< place in the job's sequence
   std::uint64_t piece_bytes = 0;  ///< largest single message, chosen by the root
-  Route route;                    ///< how data moves inside a host, chosen by the root
+  Route route;                    ///< how data moves, chosen by the root
   int contributors = 0;    ///< ranks that take part with data; fewer than the set has when some have joined
   int divisor = 0;         ///< what Average divides by
   std::int64_t value = 0;  ///< what the root decided: the last rank to join, or the id of a process set

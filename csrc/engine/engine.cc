@@ -23,8 +23,6 @@ constexpr int kTreeArity = 16;
 constexpr auto kLeaveDeadline = std::chrono::seconds(10);
 constexpr auto kLeavePause = std::chrono::milliseconds(100);
 constexpr auto kFailureFlushDeadline = std::chrono::seconds(1);
-// Data of process set s travels under a tag of its own; MPI guarantees tags up to 32,767 only.
-constexpr int kTags = 32767;
 // A waiting thread gives the role back after so much silence: then the answer takes long, and it may sleep.
 constexpr auto kHelpingTime = std::chrono::milliseconds(2);
 // How long the background thread stays away when another has the role.
@@ -37,19 +35,17 @@ constexpr auto kNapInBatch = std::chrono::microseconds(50);
 // A look at the clock costs as much as some spins.
 constexpr int kLooksPerClock = 64;
 
-NegotiatorOptions negotiator_options(const Settings& settings, RouteChooser& chooser) {
-  return {{settings.fusion_threshold, settings.piece_bytes, fusable_ops()},
+/// Inside a host with shared memory results do not depend on what is in a batch.
+std::uint64_t fusion_threshold(const Settings& settings, Transport& transport) {
+  const bool may_depend = transport.topology().host_count() > 1 || transport.host_memory() == nullptr;
+  return settings.deterministic && may_depend ? 0 : settings.fusion_threshold;
+}
+
+NegotiatorOptions negotiator_options(const Settings& settings, Transport& transport, RouteChooser& chooser) {
+  return {{fusion_threshold(settings, transport), settings.piece_bytes, fusable_ops()},
           settings.cache_capacity,
           settings.joins_like_horovod,
           [&chooser](const Batch& batch) { return chooser.choose(batch); }};
-}
-
-std::vector<int> local_ranks(const Topology& topology) {
-  std::vector<int> local(static_cast<std::size_t>(topology.size()), -1);
-  int number = 0;
-  for (const int rank : topology.ranks_on(topology.host_of(topology.rank())))
-    local[static_cast<std::size_t>(rank)] = number++;
-  return local;
 }
 
 }  // namespace
@@ -59,10 +55,10 @@ Engine::Engine(std::unique_ptr<Transport> transport, const Settings& settings)
       backends_(make_backends()),
       route_chooser_(settings),
       exchange_(*transport_,
-                Negotiator(Tree(topology(), kTreeArity), negotiator_options(settings, route_chooser_)),
+                Negotiator(Tree(topology(), kTreeArity), negotiator_options(settings, *transport_, route_chooser_)),
                 counters_),
       process_sets_(topology().size()),
-      local_ranks_(local_ranks(topology())),
+      reach_(*transport_),
       spins_(usable_cores() >= topology().local_size() ? kSpins : 0),
       thread_([this] { run(); }) {}
 
@@ -298,23 +294,24 @@ void Engine::run_batch(const Batch& batch, std::vector<Submission>& calls) {
   if (backend == backends_.end()) {
     raise(ErrorKind::kSessionFailed, "no backend for {}", name(batch.signature().device));
   }
-  const std::int32_t process_set = batch.process_set();
-  const RankList ranks = process_sets_.find(process_set);
   const Group::Pump pump = [this] {
     if (!advance(false)) wait_a_little();
   };
-  std::optional<Slots> slots;
-  if (shares_memory(*ranks))
-    slots.emplace(
-        *transport_->host_memory(), slot_ledger_, local_ranks_, ranks, batch.number,
-        SlotWaits{caller_waits() ? spins_ : 0, pump, [this] { static_cast<void>(advance(false)); }});
-  const Group group(*transport_, ranks, process_set % kTags, batch.piece_bytes, pump,
-                    slots ? &*slots : nullptr);
+  const BatchGroups groups(
+      reach_, placement_of(batch.process_set()), batch,
+      {caller_waits() ? spins_ : 0, pump, [this] { static_cast<void>(advance(false)); }});
   const TimePoint start = Clock::now();
-  (*backend)->run(batch, calls, group);
-  if (topology().rank() != 0 || !slots || !slots->took_route()) return;
+  (*backend)->run(batch, calls, groups.all());
+  if (topology().rank() != 0 || !groups.took_route()) return;
   if (const std::string news = route_chooser_.learn(batch, Clock::now() - start); !news.empty())
     log_info(news);
+}
+
+const Placement& Engine::placement_of(std::int32_t process_set) {
+  auto known = placements_.find(process_set);
+  if (known == placements_.end())
+    known = placements_.emplace(process_set, place(topology(), process_sets_.find(process_set))).first;
+  return known->second;
 }
 
 /// In the middle of a batch. The core belongs to the caller's computation while nobody waits for the batch.
@@ -330,17 +327,12 @@ bool Engine::caller_waits() const {
   return waiting_ > 0 || leaving_;
 }
 
-bool Engine::shares_memory(const std::vector<int>& ranks) const {
-  return ranks.size() > 1 && transport_->host_memory() != nullptr &&
-         std::ranges::all_of(ranks,
-                             [this](int rank) { return local_ranks_[static_cast<std::size_t>(rank)] >= 0; });
-}
-
 void Engine::apply_set_change(const Batch& batch) {
   const auto process_set = static_cast<std::int32_t>(batch.value);
   if (batch.signature().op == OpKind::kAddProcessSet) process_sets_.add(process_set, batch.signature().ranks);
   if (batch.signature().op != OpKind::kRemoveProcessSet) return;
   process_sets_.remove(process_set);
+  placements_.erase(process_set);
   std::erase_if(parked_, [&](const auto& parked) {
     const auto& [key, submission] = parked;
     if (key.process_set != process_set) return false;

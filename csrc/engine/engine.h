@@ -15,12 +15,12 @@
 #include "base/config.h"
 #include "collectives/select.h"
 #include "core/submission.h"
+#include "engine/batch_groups.h"
 #include "engine/counters.h"
 #include "engine/exchange.h"
 #include "engine/process_sets.h"
 #include "engine/rest.h"
 #include "engine/submissions.h"
-#include "transport/shm/slots.h"
 #include "transport/transport.h"
 
 namespace hora {
@@ -87,7 +87,7 @@ class Engine {
   [[nodiscard]] bool caller_waits() const;
   [[nodiscard]] Rest rest();
   void take(const Rest& rest);
-  [[nodiscard]] bool shares_memory(const std::vector<int>& ranks) const;
+  [[nodiscard]] const Placement& placement_of(std::int32_t process_set);
   void depart(const Departure& departure);
   void fail(const Failure& failure);
   void end(const Error& reason);
@@ -101,8 +101,8 @@ class Engine {
   Exchange exchange_;
   Submissions submissions_;
   ProcessSets process_sets_;
-  SlotLedger slot_ledger_;
-  std::vector<int> local_ranks_;  // number on this host of each rank, -1 elsewhere
+  Reach reach_;
+  std::unordered_map<std::int32_t, Placement> placements_;  // of the process sets that this rank is in
   const int spins_;
   std::atomic<int> waiting_{0};
   std::atomic<bool> leaving_{false};

@@ -6,11 +6,10 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/placement.h"
 #include "core/request.h"
 
 namespace hora {
-
-using RankList = std::shared_ptr<const std::vector<int>>;
 
 /// The process sets of a session: changed by the engine when an agreed change is run, looked up by user
 /// threads.

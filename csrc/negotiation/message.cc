@@ -61,6 +61,7 @@ void write_route(ByteWriter& out, const Route& route) {
   out.fixed(route.reduction);
   out.fixed(route.streaming);
   out.varint(route.block_bytes);
+  out.fixed(route.across);
 }
 
 Route read_route(ByteReader& in) {
@@ -70,6 +71,7 @@ Route read_route(ByteReader& in) {
   route.block_bytes = static_cast<std::uint32_t>(in.varint());
   if (route.block_bytes < Route::kLeastBlockBytes)
     raise(ErrorKind::kSessionFailed, "damaged message: blocks of {} bytes", route.block_bytes);
+  route.across = in.one_of<Route::Across>(2);
   return route;
 }
 

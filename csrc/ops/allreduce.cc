@@ -5,7 +5,9 @@
 #include "collectives/adasum.h"
 #include "collectives/chunks.h"
 #include "collectives/convert.h"
-#include "collectives/ring.h"
+#include "collectives/hierarchical/hierarchical.h"
+#include "collectives/recursive_doubling.h"
+#include "collectives/ring_allreduce.h"
 #include "collectives/shared_memory/shared_memory.h"
 #include "ops/ops.h"
 #include "ops/scaling.h"
@@ -88,46 +90,59 @@ bool allreduce_directly(const HostCall& call) {
 
 void allreduce_in_slots(const HostCall& call) {
   if (allreduce_directly(call)) return;
-  Pieces pieces(size_of(call.dtype));
-  for (const HostTensor& tensor : call.tensors)
-    pieces.add(tensor.local.input, tensor.local.output, tensor.type->count());
-  shared_allreduce(*call.group.slots(), pieces, reduction_of(call.batch, call.dtype), call.all_contribute(),
-                   call.batch.route);
+  shared_allreduce(*call.group.slots(), call.pieces(), reduction_of(call.batch, call.dtype),
+                   call.all_contribute(), call.batch.route);
+}
+
+void run_ring(const HostCall& call, const RingAllreduce::Memory& memory, const Scaling& scaling,
+              std::size_t count) {
+  const auto finish = [&](RingAllreduce::Segment segment) {
+    std::byte* const sums = memory.sums + segment.first * size_of(memory.type);
+    if (scaling.divisor != 1) divide(sums, memory.type, segment.count, scaling.divisor);
+    narrow(sums, call.dtype, memory.results + segment.first * memory.result_bytes, segment.count,
+           scaling.after);
+  };
+  RingAllreduce ring(call.group, ring_segments(count, call.group.size(), size_of(memory.type)), memory,
+                     call.batch.signature().reduce, call.scratch, finish);
+  ring.make_available(ring.segments());
+  for (ring.advance(); !ring.is_over(); ring.advance()) call.group.pump();
+}
+
+/// Between ranks that share no memory. A single tensor is put together where the result belongs. In the ring
+/// each rank finishes the chunk that it has reduced, so that scaling and rounding cost 1/size of the data and
+/// halves travel as halves once they are results.
+void allreduce_flat(const HostCall& call) {
+  const DType type = accumulation_type(call.dtype);
+  const Scaling scaling = scaling_of(call.batch, call.dtype);
+  const std::size_t count = count_of(call);
+  const HostTensor& first = call.tensors.front();
+  std::byte* const output = call.tensors.size() == 1 && !first.is_absent ? first.local.output : nullptr;
+  const bool is_half = type != call.dtype;
+  const std::size_t sum_bytes = count * size_of(type);
+  std::byte* const staging =
+      call.staging.at_least(sum_bytes + (is_half ? count * size_of(call.dtype) : 0)).data();
+  std::byte* const sums = output != nullptr && !is_half ? output : staging;
+  std::byte* const results = output != nullptr ? output : is_half ? staging + sum_bytes : sums;
+  load(call, scaling, sums);
+  if (call.batch.route.across == Route::Across::kDoubling) {
+    recursive_doubling_allreduce(call.group, {sums, sum_bytes}, type, call.batch.signature().reduce,
+                                 call.scratch);
+    if (scaling.divisor != 1) divide(sums, type, count, scaling.divisor);
+    narrow(sums, call.dtype, results, count, scaling.after);
+  } else {
+    run_ring(call, {sums, type, results, size_of(call.dtype)}, scaling, count);
+  }
+  store(call, results);
 }
 
 }  // namespace
 
-/// Each rank finishes the chunk that it has reduced, so that scaling and rounding cost 1/size of the data and
-/// halves travel as halves in the second half of the ring.
 void allreduce_on_host(const HostCall& call) {
-  const ReduceOp reduce = call.batch.signature().reduce;
-  if (reduce == ReduceOp::kAdasum) return adasum_on_host(call);
+  if (call.batch.signature().reduce == ReduceOp::kAdasum) return adasum_on_host(call);
   if (call.group.slots() != nullptr) return allreduce_in_slots(call);
-  const DType dtype = call.dtype;
-  const DType type = accumulation_type(dtype);
-  const Scaling scaling = scaling_of(call.batch, dtype);
-
-  const std::size_t count = count_of(call);
-  // A single tensor is put together where the result belongs.
-  const HostTensor& first = call.tensors.front();
-  std::byte* const output = call.tensors.size() == 1 && !first.is_absent ? first.local.output : nullptr;
-  const std::size_t bytes = count * size_of(type);
-  std::byte* const sums = output != nullptr && type == dtype ? output : call.staging.at_least(bytes).data();
-  load(call, scaling, sums);
-  const int own = call.group.rank();
-  ring_reduce_scatter(call.group, {sums, bytes}, chunk_bounds(call.group, count, size_of(type)), type, reduce,
-                      call.scratch);
-
-  std::byte* results = output;
-  if (results == nullptr)
-    results = type == dtype ? sums : call.scratch.at_least(count * size_of(dtype)).data();
-  const Chunks chunks(count, call.group.size());
-  std::byte* const own_sums = sums + chunks.first(own) * size_of(type);
-  if (scaling.divisor != 1) divide(own_sums, type, chunks.length(own), scaling.divisor);
-  narrow(own_sums, dtype, results + chunks.first(own) * size_of(dtype), chunks.length(own), scaling.after);
-  ring_allgather(call.group, {results, count * size_of(dtype)},
-                 chunk_bounds(call.group, count, size_of(dtype)));
-  store(call, results);
+  if (call.group.hosts() == nullptr) return allreduce_flat(call);
+  hierarchical_allreduce(call.group, call.pieces(), reduction_of(call.batch, call.dtype), call.batch.route,
+                         call.staging, call.scratch);
 }
 
 }  // namespace hora

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "collectives/hierarchical/hierarchical.h"
 #include "collectives/shared_memory/shared_memory.h"
 #include "core/rank_set.h"
 #include "ops/ops.h"
@@ -30,13 +31,6 @@ void broadcast_packed(const HostCall& call, int root) {
   }
 }
 
-void broadcast_in_slots(const HostCall& call, int root) {
-  Pieces pieces(size_of(call.dtype));
-  for (const HostTensor& tensor : call.tensors)
-    pieces.add(tensor.local.input, tensor.local.output, tensor.type->count());
-  shared_broadcast(*call.group.slots(), pieces, root, call.batch.route);
-}
-
 }  // namespace
 
 void check_broadcast(const Submission& submission, const std::vector<int>& members) {
@@ -49,7 +43,10 @@ void check_broadcast(const Submission& submission, const std::vector<int>& membe
 
 void broadcast_on_host(const HostCall& call) {
   const int root = call.group.index_of(static_cast<int>(call.batch.signature().root));
-  if (call.group.slots() != nullptr) return broadcast_in_slots(call, root);
+  if (call.group.slots() != nullptr)
+    return shared_broadcast(*call.group.slots(), call.pieces(), root, call.batch.route);
+  if (call.group.hosts() != nullptr)
+    return hierarchical_broadcast(call.group, call.pieces(), root, call.batch.route, call.staging);
   const HostTensor& tensor = call.tensors.front();
   if (call.tensors.size() > 1 || tensor.is_absent) return broadcast_packed(call, root);
   const std::size_t bytes = tensor.type->bytes();

@@ -19,6 +19,13 @@ constexpr std::array<OpSpec, kOpCount> kTable{{
 
 }  // namespace
 
+Pieces HostCall::pieces() const {
+  Pieces pieces(size_of(dtype));
+  for (const HostTensor& tensor : tensors)
+    pieces.add(tensor.local.input, tensor.local.output, tensor.type->count());
+  return pieces;
+}
+
 const OpSpec& op_spec(OpKind kind) {
   return kTable[static_cast<std::size_t>(kind)];
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/buffer.h"
+#include "collectives/shared_memory/pieces.h"
 #include "core/batch.h"
 #include "core/op.h"
 #include "core/submission.h"
@@ -33,6 +34,8 @@ struct HostCall {
 
   /// Whether no rank of the group has joined.
   [[nodiscard]] bool all_contribute() const { return batch.contributors == group.size(); }
+  /// The tensors one after another.
+  [[nodiscard]] Pieces pieces() const;
 };
 
 /// One row of the table: all that an op means.

@@ -14,16 +14,19 @@ void Transfer::add(Ticket ticket) {
   }
 }
 
-Group::Group(Transport& transport, std::shared_ptr<const std::vector<int>> ranks, int tag,
-             std::uint64_t piece_bytes, Pump while_waiting, Slots* slots)
+Group::Group(Transport& transport, RankList ranks, int rank, int tag, std::uint64_t piece_bytes,
+             Pump while_waiting)
     : transport_(transport),
       ranks_(std::move(ranks)),
-      rank_(index_of(transport.topology().rank())),
+      rank_(rank),
       tag_(tag),
       piece_bytes_(piece_bytes),
-      while_waiting_(std::move(while_waiting)),
-      slots_(slots) {
-  assert(rank_ >= 0 && piece_bytes_ > 0);
+      while_waiting_(std::move(while_waiting)) {
+  assert((*ranks_)[static_cast<std::size_t>(rank)] == transport.topology().rank() && piece_bytes_ > 0);
+}
+
+Group Group::subset(RankList ranks, int rank) const {
+  return {transport_, std::move(ranks), rank, tag_, piece_bytes_, while_waiting_};
 }
 
 int Group::index_of(int job_rank) const {

@@ -34,6 +34,9 @@ class Transport {
  public:
   virtual ~Transport() = default;
 
+  /// The tag of what ranks tell each other while a session starts; collectives use lower ones.
+  static constexpr int kStartTag = 32767;
+
   [[nodiscard]] virtual std::string_view name() const = 0;
   [[nodiscard]] virtual const Topology& topology() const = 0;
 

@@ -16,9 +16,12 @@ namespace hora {
 // Collectives of ranks that share memory; each is explained in its file. Ranks count within the batch.
 
 /// Size of the blocks in which `bytes` move: as the route says, larger where there would be too many of them.
-[[nodiscard]] inline std::size_t block_bytes(const Slots& slots, const Route& route, std::size_t bytes) {
+[[nodiscard]] inline std::size_t block_bytes(const Route& route, std::size_t bytes, std::size_t most) {
   const std::size_t least = bytes / (Slots::kMostBlocks / 4) / kLine * kLine;
-  return std::min(std::max<std::size_t>(route.block_bytes, least), slots.block_bytes());
+  return std::min(std::max<std::size_t>(route.block_bytes, least), most);
+}
+[[nodiscard]] inline std::size_t block_bytes(const Slots& slots, const Route& route, std::size_t bytes) {
+  return block_bytes(route, bytes, slots.block_bytes());
 }
 
 /// Every rank gets the reduction of all. `all_contribute` says that no rank's input is null.

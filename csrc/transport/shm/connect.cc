@@ -22,9 +22,6 @@ constexpr std::size_t kLeastSlotBytes = 32 * 1024;
 
 constexpr const char* kNotWanted = "it is switched off";
 
-// No collective uses this tag.
-constexpr int kInvitationTag = 32767;
-
 /// What the leader tells the others over the transport.
 struct Invitation {
   HostLayout layout;
@@ -93,7 +90,7 @@ class Connecting {
     std::vector<Ticket> tickets;
     for (std::size_t member = 1; member < ranks_.size(); ++member)
       tickets.push_back(
-          transport_.send(ranks_[member], kInvitationTag, std::as_bytes(std::span(&invitation, 1))));
+          transport_.send(ranks_[member], Transport::kStartTag, std::as_bytes(std::span(&invitation, 1))));
     for (Ticket& ticket : tickets) await(ticket);
   }
 
@@ -158,7 +155,7 @@ class Connecting {
   MemoryPtr follow() {
     Invitation invitation;
     Ticket ticket =
-        transport_.recv(ranks_.front(), kInvitationTag, std::as_writable_bytes(std::span(&invitation, 1)));
+        transport_.recv(ranks_.front(), Transport::kStartTag, std::as_writable_bytes(std::span(&invitation, 1)));
     await(ticket);
     if (invitation.refusal.front() != 0) raise(ErrorKind::kStartup, "{}", invitation.refusal.data());
     const LocalSocket socket = LocalSocket::connect(invitation.listener.data(), deadline_);

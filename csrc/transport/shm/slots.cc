@@ -114,6 +114,7 @@ void Slots::await_count(const std::atomic<std::uint64_t>& count, std::uint64_t a
     if (spin < waits_.spins) {
       relax_core();
     } else {
+      if (meanwhile_) meanwhile_();
       waits_.while_waiting();
     }
   }

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "transport/shm/host_memory.h"
@@ -68,6 +69,8 @@ class Slots {
   void had_no_route() { took_route_ = false; }
   [[nodiscard]] bool took_route() const { return took_route_; }
 
+  /// What else this rank does for the batch whenever it waits here; empty: nothing.
+  void do_meanwhile(std::function<void()> work) { meanwhile_ = std::move(work); }
   /// To be called now and then by whoever works long without waiting.
   void look_around() const { waits_.between(); }
 
@@ -122,6 +125,7 @@ class Slots {
   const Members members_;
   const std::uint64_t batch_number_;
   const SlotWaits waits_;
+  std::function<void()> meanwhile_;
   int rank_ = 0;
   Board& own_;
   std::uint32_t next_block_ = 0;

@@ -70,6 +70,9 @@ std::vector<BadValue> bad_values() {
   for (const char* value : {"", "1", "on"}) bad.push_back({"HORA_STREAMING", value, "auto, true or false"});
   for (const char* value : {"", "1", "63", "524289", "auto"})
     bad.push_back({"HORA_BLOCK_BYTES", value, "0, or 64 to 524288 bytes"});
+  for (const char* value : {"", "true", "tree"})
+    bad.push_back({"HORA_ALLREDUCE_BETWEEN_HOSTS", value, "auto, ring or doubling"});
+  for (const char* value : {"", "auto", "2"}) bad.push_back({"HORA_DETERMINISTIC", value, "true or false"});
   for (const char* value : {"", "warn", "WARNING", "verbose", "2"})
     bad.push_back({"HORA_LOG_LEVEL", value, level});
   return bad;
@@ -122,7 +125,8 @@ TEST(Config, every_setting_is_documented) {
   EXPECT_THAT(names, ElementsAre("HORA_FUSION_THRESHOLD", "HORA_CACHE_CAPACITY", "HORA_PIECE_BYTES",
                                  "HORA_HOST_SPLIT", "HORA_JOIN_RULE", "HORA_SHARED_MEMORY",
                                  "HORA_SHARED_MEMORY_DIRECTORY", "HORA_SHARED_HEAP_BYTES", "HORA_REDUCTION",
-                                 "HORA_STREAMING", "HORA_BLOCK_BYTES", "HORA_LOG_LEVEL"));
+                                 "HORA_STREAMING", "HORA_BLOCK_BYTES", "HORA_ALLREDUCE_BETWEEN_HOSTS",
+                                 "HORA_DETERMINISTIC", "HORA_LOG_LEVEL"));
 }
 
 TEST(Config, each_setting_reaches_its_field) {
@@ -137,7 +141,11 @@ TEST(Config, each_setting_reaches_its_field) {
                                   {"HORA_REDUCTION", "two-phase"},
                                   {"HORA_STREAMING", "true"},
                                   {"HORA_BLOCK_BYTES", "4096"},
+                                  {"HORA_ALLREDUCE_BETWEEN_HOSTS", "doubling"},
+                                  {"HORA_DETERMINISTIC", "true"},
                                   {"HORA_LOG_LEVEL", "debug"}});
+  EXPECT_EQ(settings.route.doubling, true);
+  EXPECT_TRUE(settings.deterministic);
   EXPECT_EQ(settings.fusion_threshold, 1024u);
   EXPECT_EQ(settings.cache_capacity, 17u);
   EXPECT_EQ(settings.piece_bytes, 4096u);

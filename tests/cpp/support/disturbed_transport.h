@@ -9,7 +9,7 @@
 
 namespace hora::testing {
 
-/// Places at which a test may disturb a transport; each may throw.
+/// Places at which a test may disturb a transport once a session has started; each may throw.
 struct Disturbance {
   std::function<void()> on_send;     ///< before bulk data is sent, or a batch goes through shared memory
   std::function<void()> on_receive;  ///< before messages of agreement are looked for
@@ -27,16 +27,17 @@ class DisturbedTransport final : public ForwardingTransport {
     ForwardingTransport::post(peer, std::move(message));
   }
   [[nodiscard]] bool receive(Incoming& incoming) override {
+    has_started_ = true;
     if (disturbance_.on_receive) disturbance_.on_receive();
     return ForwardingTransport::receive(incoming);
   }
   [[nodiscard]] Ticket send(int peer, int tag, std::span<const std::byte> data) override {
-    if (disturbance_.on_send) disturbance_.on_send();
+    if (has_started_ && disturbance_.on_send) disturbance_.on_send();
     return ForwardingTransport::send(peer, tag, data);
   }
   [[nodiscard]] HostMemory* host_memory() override {
     HostMemory* const memory = ForwardingTransport::host_memory();
-    if (memory != nullptr && disturbance_.on_send) disturbance_.on_send();
+    if (memory != nullptr && has_started_ && disturbance_.on_send) disturbance_.on_send();
     return memory;
   }
   [[nodiscard]] bool done(Ticket& ticket) override {
@@ -46,6 +47,7 @@ class DisturbedTransport final : public ForwardingTransport {
 
  private:
   Disturbance disturbance_;
+  bool has_started_ = false;
 };
 
 }  // namespace hora::testing

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
@@ -15,6 +16,7 @@
 #include <thread>
 
 #include "base/text.h"
+#include "collectives/chunks.h"
 #include "support/forwarding_transport.h"
 #include "transport/memory.h"
 #include "transport/shm/shm_transport.h"
@@ -105,10 +107,20 @@ class Mappings {
   std::map<ino_t, Segment> segments_;
 };
 
+std::vector<int> split_of(int size, const RunOptions& options) {
+  if (!options.host_split.empty()) return options.host_split;
+  const char* const hosts = std::getenv("HORA_TEST_HOSTS");
+  const int count = hosts == nullptr ? 1 : std::min(std::atoi(hosts), size);
+  std::vector<int> split;
+  for (int host = 0; host < count; ++host)
+    split.push_back(static_cast<int>(Chunks(static_cast<std::size_t>(size), count).length(host)));
+  return split;
+}
+
 std::unique_ptr<Transport> make_transport(std::shared_ptr<MemoryFabric> fabric, Mappings& mappings, int rank,
                                           int size, const RunOptions& options,
                                           const std::atomic<bool>& stopped) {
-  const std::vector<int> split = options.host_split.empty() ? std::vector<int>{size} : options.host_split;
+  const std::vector<int> split = split_of(size, options);
   std::unique_ptr<Transport> transport =
       std::make_unique<MemoryTransport>(std::move(fabric), Topology::split(rank, size, split));
   if (options.shared_memory) {
@@ -181,7 +193,8 @@ void run_groups(int size, const std::function<void(const Group&)>& body, const R
       size,
       [&](Transport& transport) {
         constexpr int kTag = 1;
-        body(Group(transport, ranks, kTag, options.settings.piece_bytes, [] { std::this_thread::yield(); }));
+        body(Group(transport, ranks, transport.topology().rank(), kTag, options.settings.piece_bytes,
+                   [] { std::this_thread::yield(); }));
       },
       options);
 }

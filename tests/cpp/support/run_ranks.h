@@ -17,7 +17,9 @@ namespace hora::testing {
 using WrapTransport = std::function<std::unique_ptr<Transport>(std::unique_ptr<Transport>)>;
 
 struct RunOptions {
-  std::vector<int> host_split = {};  ///< ranks per host; empty: all on one
+  /// Ranks per host. Empty: all on one, or spread evenly over as many as HORA_TEST_HOSTS says, so that the same
+  /// tests run with several.
+  std::vector<int> host_split = {};
   Settings settings = {};
   std::chrono::seconds deadline{60};
   /// The ranks of a host share memory, over the in-memory transport. By default as HORA_TEST_SHARED_MEMORY

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <thread>
 
@@ -10,12 +11,15 @@
 namespace hora::testing {
 namespace {
 
-std::shared_ptr<const std::vector<int>> ranks(std::vector<int> members) {
-  return std::make_shared<const std::vector<int>>(std::move(members));
-}
-
 void yield() {
   std::this_thread::yield();
+}
+
+Group make_group(Transport& transport, std::vector<int> members, int tag, Group::Pump pump = yield) {
+  const int rank =
+      static_cast<int>(std::ranges::find(members, transport.topology().rank()) - members.begin());
+  return {transport, std::make_shared<const std::vector<int>>(std::move(members)), rank, tag, 100,
+          std::move(pump)};
 }
 
 Bytes pattern(std::size_t length, int salt) {
@@ -29,7 +33,7 @@ TEST(Group, numbers_its_members_from_zero) {
   run_transports(5, [](Transport& transport) {
     const int rank = transport.topology().rank();
     if (rank % 2 != 0) return;
-    const Group group(transport, ranks({0, 2, 4}), 7, 100, yield);
+    const Group group = make_group(transport, {0, 2, 4}, 7);
     EXPECT_EQ(group.size(), 3);
     EXPECT_EQ(group.rank(), rank / 2);
     EXPECT_EQ(group.index_of(4), 2);
@@ -41,7 +45,7 @@ TEST(Group, numbers_its_members_from_zero) {
 TEST(Group, members_talk_by_their_number_in_the_group) {
   run_transports(5, [](Transport& transport) {
     if (transport.topology().rank() == 1 || transport.topology().rank() == 2) return;
-    const Group group(transport, ranks({0, 3, 4}), 7, 100, yield);
+    const Group group = make_group(transport, {0, 3, 4}, 7);
     const Bytes sent = pattern(50, group.rank());
     Bytes got(50);
     Transfer outgoing = group.send((group.rank() + 1) % 3, sent);
@@ -95,8 +99,8 @@ TEST(Group, several_transfers_to_one_peer_keep_their_order) {
 
 TEST(Group, groups_of_different_tags_do_not_mix) {
   run_transports(2, [](Transport& transport) {
-    const Group first(transport, ranks({0, 1}), 1, 100, yield);
-    const Group second(transport, ranks({0, 1}), 2, 100, yield);
+    const Group first = make_group(transport, {0, 1}, 1);
+    const Group second = make_group(transport, {0, 1}, 2);
     const Bytes one = pattern(30, 1);
     const Bytes two = pattern(30, 2);
     Bytes got_one(30);
@@ -113,7 +117,7 @@ TEST(Group, groups_of_different_tags_do_not_mix) {
 TEST(Group, whatever_happens_while_waiting_may_end_the_wait) {
   run_transports(2, [](Transport& transport) {
     int pumped = 0;
-    const Group group(transport, ranks({0, 1}), 1, 100, [&pumped] {
+    const Group group = make_group(transport, {0, 1}, 1, [&pumped] {
       if (++pumped == 3) throw std::runtime_error("the session has failed");
     });
     Bytes never(10);

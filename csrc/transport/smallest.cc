@@ -1,0 +1,42 @@
+#include "transport/smallest.h"
+
+#include <algorithm>
+#include <span>
+#include <thread>
+
+#include "base/error.h"
+
+namespace hora {
+namespace {
+
+constexpr std::chrono::seconds kDeadline{60};
+
+void await(Transport& transport, Ticket ticket, TimePoint deadline) {
+  while (!transport.done(ticket)) {
+    if (Clock::now() > deadline)
+      raise(ErrorKind::kSessionFailed, "not all ranks called init within {} s", kDeadline.count());
+    std::this_thread::yield();
+  }
+}
+
+}  // namespace
+
+std::int64_t smallest(Transport& transport, std::int64_t own) {
+  const TimePoint deadline = Clock::now() + kDeadline;
+  const int size = transport.topology().size();
+  const int rank = transport.topology().rank();
+  for (int distance = 1; distance < size; distance *= 2) {
+    const std::int64_t known = own;
+    std::int64_t heard = 0;
+    const Ticket incoming = transport.recv((rank - distance + size) % size, Transport::kStartTag,
+                                           std::as_writable_bytes(std::span(&heard, 1)));
+    const Ticket outgoing =
+        transport.send((rank + distance) % size, Transport::kStartTag, std::as_bytes(std::span(&known, 1)));
+    await(transport, incoming, deadline);
+    await(transport, outgoing, deadline);
+    own = std::min(own, heard);
+  }
+  return own;
+}
+
+}  // namespace hora
