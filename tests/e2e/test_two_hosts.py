@@ -1,7 +1,9 @@
-"""The bed of two hosts: what ranks see there, and that nothing of it stays behind."""
+"""The bed of two hosts: what ranks see there, what is measured there, and that nothing of it stays behind."""
 
 from __future__ import annotations
 
+import json
+import os
 import signal
 import subprocess
 import sys
@@ -11,7 +13,7 @@ import pytest
 from harness.mpirun import Ending, rank_environment, run_script
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks" / "python"
-BED = BENCHMARKS / "bed.py"
+BED, TWO_HOSTS = BENCHMARKS / "bed.py", BENCHMARKS / "two_hosts.py"
 SKIPPED = 77
 COLLECTIVES = """
 import sys
@@ -71,6 +73,37 @@ def test_collectives_are_right_between_hosts(per_host: int) -> None:
 
 def test_exit_code_of_the_command_is_that_of_the_bed() -> None:
     assert run_python(BED, "sh", "-c", "exit 3").code == 3
+
+
+@pytest.mark.timeout(60)
+def test_benchmark_compares_with_the_limit_of_the_link(tmp_path: Path) -> None:
+    pytest.importorskip("mpi4py")
+    ending = run_python(TWO_HOSTS, "--quick", "--json", tmp_path / "two_hosts.json")
+    assert ending.code == 0, ending.output
+    rows = json.loads((tmp_path / "two_hosts.json").read_text())
+    if "skipped" in rows:
+        pytest.skip(rows["skipped"])
+    found = {(row["ranks_per_host"], row["contender"]) for row in rows}
+    assert found == {(count, name) for count in (1, 2) for name in ("tcp", "hora", "mpi")}
+    for row in rows:
+        assert row["ranks"] == 2 * row["ranks_per_host"]
+        assert row["wrong"] == 0
+        assert 0 < row["p10_us"] <= row["p50_us"] <= row["p90_us"]
+    assert ending.left == []
+
+
+def test_benchmark_says_why_it_skips(tmp_path: Path) -> None:
+    file = tmp_path / "two_hosts.json"
+    ending = run_python(TWO_HOSTS, "--json", file, environment={"PATH": str(tmp_path)})
+    reason = "apt-get install" if os.geteuid() == 0 else "only root"
+    assert ending.code == 0
+    assert len(ending.output.splitlines()) == 1
+    assert ending.output.startswith("two hosts: skipped, because")
+    assert reason in json.loads(file.read_text())["skipped"]
+    targets = run_python(BENCHMARKS / "targets.py", tmp_path)
+    assert any("two hosts" in line and "not measured" in line for line in targets.output.splitlines())
+    run_python(BENCHMARKS / "report.py", tmp_path)
+    assert reason in (tmp_path / "report.html").read_text()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
