@@ -6,7 +6,7 @@ import importlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from contender import Array, Contender, Memory, only_float32, without_result
@@ -224,12 +224,14 @@ CONTENDERS: dict[str, Callable[[Referee], Contender]] = {
 }
 
 
-def join(names: Sequence[str], referee: Referee) -> dict[str, Contender]:
+def join(
+    names: Sequence[str], referee: Referee, offered: Mapping[str, Callable[[Referee], Contender]] = CONTENDERS
+) -> dict[str, Contender]:
     """Return the contenders that are installed; name those that are not."""
     found: dict[str, Contender] = {}
     for name in names:
         try:
-            found[name] = CONTENDERS[name](referee)
+            found[name] = offered[name](referee)
         except ImportError as error:
             if referee.rank == 0:
                 print(f"# {name} is left out: {error}", flush=True)

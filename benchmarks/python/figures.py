@@ -22,8 +22,13 @@ class Figures:
         return json.loads(path.read_text()) if path.exists() else None
 
     def rows(self, name: str) -> Rows:
-        rows: Rows = self.read(name) or []
-        return rows
+        content = self.read(name)
+        return content if isinstance(content, list) else []
+
+    def skipped(self, name: str) -> str | None:
+        """Return why a measurement was skipped, None if it was not."""
+        content = self.read(name)
+        return content.get("skipped") if isinstance(content, dict) else None
 
     def cpp(self, name: str) -> Rows:
         """Return the rows of a file of Google Benchmark."""

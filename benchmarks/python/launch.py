@@ -113,11 +113,14 @@ def alternate(
     ranks: int,
     rounds: int,
     limit_s: float,
+    *,
+    start: Sequence[str] = (),
 ) -> list[list[Any]]:
     """Let launches of a script take turns, and return what each wrote to the file that --json named.
 
     Contenders that would disturb each other in one process, and settings that hold for a process, are
-    compared like this: whatever the machine does for longer than a launch meets them alike.
+    compared like this: whatever the machine does for longer than a launch meets them alike. `start` is the
+    launcher's part of the command where `mpirun` is not enough.
     """
     results: list[list[Any]] = []
     waiting = list(launches)
@@ -128,7 +131,7 @@ def alternate(
                 names = " ".join(launch.contenders)
                 print(f"  round {number + 1} of {rounds}, {ranks} ranks: {names}", flush=True)
                 words = [*arguments, "--contenders", *launch.contenders, "--json", str(file)]
-                command = [*mpirun(ranks), sys.executable, str(script), *words]
+                command = [*(start or mpirun(ranks)), sys.executable, str(script), *words]
                 output = run_twice(command, limit_s, launch.environment)
                 remarks = [line for line in output.splitlines() if line.startswith("# ") and not number]
                 print(*remarks, sep="\n", end="\n" if remarks else "", flush=True)

@@ -93,6 +93,8 @@ def select(folder: Path, quick: bool) -> Iterator[Measurement]:
     yield Measurement("many small tensors", 30.0, small)
     yield Measurement("training steps", 180.0, python("training", "training", "--rounds", "2"))
     yield Measurement("scaling", 90.0, python("scaling", "scaling", "--rounds", "1"))
+    two_hosts = python("two_hosts", "two_hosts", "--budget", "30")
+    yield Measurement("two hosts at 1 Gbit/s", 36.0, two_hosts)
     for ranks in (1, 2, 4):
         command = [*mpirun(ranks), *cpp("scaling", f"scaling_cpp_{ranks}"), *(["--quick"] if quick else [])]
         title = f"collectives from C++, {ranks} rank{'s' * (ranks > 1)}"

@@ -53,6 +53,16 @@ def by_contender(title: str, rows: Rows) -> Sheet:
     return Sheet(title, ["size", *contenders, "one-way"], lines)
 
 
+def two_hosts(figures: Figures) -> Iterator[Sheet]:
+    """Return sizes by contenders, or why there are none."""
+    title = "allreduce of float32 between two hosts at 1 Gbit/s"
+    rows, skipped = figures.rows("two_hosts"), figures.skipped("two_hosts")
+    if skipped:
+        yield Sheet(title, ["skipped, because"], [[skipped]])
+    for ranks in dict.fromkeys(row["ranks_per_host"] for row in rows):
+        yield by_contender(f"{title}, {ranks} per host, us", pick(rows, ranks_per_host=ranks))
+
+
 def cpp_scaling(figures: Figures) -> Iterator[Sheet]:
     for ranks in (1, 2, 4):
         lines = [
@@ -142,6 +152,7 @@ SHEETS: tuple[Callable[[Figures], Iterator[Sheet]], ...] = (
     small_tensors,
     training,
     scaling,
+    two_hosts,
     cpp_scaling,
     cpp_single,
 )

@@ -10,7 +10,6 @@ import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from figures import KIB, MIB, Figures, Rows, most, pick, worst_figure, worst_speed
 from launch import OUTPUT
@@ -137,7 +136,7 @@ def training(figures: Figures) -> Iterator[Target]:
 
 def two_hosts(figures: Figures) -> Iterator[Target]:
     for ranks in (1, 2):
-        rows: list[dict[str, Any]] = pick(figures.rows("two_hosts"), ranks_per_host=ranks)
+        rows = pick(figures.rows("two_hosts"), op="allreduce", bytes=16 * MIB, ranks_per_host=ranks)
         times = {row["contender"]: row["p50_us"] for row in rows}
         ratio = times["hora"] / times["tcp"] if {"hora", "tcp"} <= times.keys() else None
         title = f"16 MiB, {ranks} per host, time by raw TCP's"
