@@ -33,7 +33,7 @@ void HostBackend::collect(const Batch& batch, std::span<Submission> calls) {
   tensors_.clear();
   for (std::size_t call = 0; call < calls.size(); ++call) {
     Submission& own = calls[call];
-    const std::vector<TensorType>& types = batch.entries[call].signature.tensors;
+    const std::vector<TensorType>& types = batch.entries[call].signature->tensors;
     const bool allocates = op_spec(batch.signature().op).ragged_first;
     if (allocates) own.results.resize(types.size());
     own.tensors.resize(types.size());  // they are missing where this rank is absent

@@ -19,6 +19,8 @@ using Bytes = std::vector<std::byte>;
 /// fixed-size values travel in native order; integers that are mostly small travel as LEB128 varints.
 class ByteWriter {
  public:
+  ByteWriter() { bytes_.reserve(kExpected); }
+
   template <typename T>
     requires std::is_trivially_copyable_v<T>
   void fixed(const T& value) {
@@ -54,6 +56,9 @@ class ByteWriter {
     bytes_.resize(bytes_.size() + length);
     std::memcpy(bytes_.data() + bytes_.size() - length, source, length);
   }
+
+  // Most messages are shorter.
+  static constexpr std::size_t kExpected = 64;
 
   Bytes bytes_;
 };

@@ -118,6 +118,13 @@ const std::vector<SettingInfo>& table() {
        "recursive doubling, which sends the fewest messages. auto: doubling below 64 KiB. Rank 0 decides for "
        "all.",
        [](Settings& s, std::string_view v) { s.route.doubling = parse_choice(v, "doubling", "ring"); }},
+      {"HORA_PIECE_BYTES_BETWEEN_HOSTS", "61440", "1 to 2^30 bytes",
+       "Largest single message between two ranks of different hosts. MPI sends messages up to some size at once "
+       "(64 KiB over TCP) and asks the receiver before longer ones; the answer then waits behind the data that goes "
+       "the other way. Rank 0 decides for all.",
+       [](Settings& s, std::string_view v) {
+         s.route.across_bytes = static_cast<std::uint32_t>(parse_number(v, 1, std::uint64_t{1} << 30));
+       }},
       {"HORA_DETERMINISTIC", "false", "true or false",
        "Makes results the same to the last bit from run to run also between hosts, where the order of a sum "
        "otherwise depends on what a tensor travels with: every call travels alone. On one host with shared memory "

@@ -16,6 +16,7 @@ struct RouteSettings {
   std::optional<bool> streaming;
   std::uint64_t block_bytes = 0;  ///< 0: chosen
   std::optional<bool> doubling;
+  std::uint32_t across_bytes = 60 * 1024;
 };
 
 /// Every setting of the library, read once when a session starts. Defaults are the member initialisers.

@@ -36,7 +36,7 @@ Duration RouteChooser::Candidate::best() const {
 std::uint64_t RouteChooser::bytes_of(const Batch& batch) {
   std::uint64_t bytes = 0;
   for (const BatchEntry& entry : batch.entries) {
-    for (const TensorType& tensor : entry.signature.tensors) {
+    for (const TensorType& tensor : entry.signature->tensors) {
       if (std::ranges::find(tensor.shape, Signature::kRagged) != tensor.shape.end()) return 0;
       bytes += tensor.bytes();
     }
@@ -67,7 +67,7 @@ std::vector<RouteChooser::Candidate> RouteChooser::candidates(OpKind op, std::ui
   std::vector<Candidate> all;
   for (const Route::Reduction reduction : reductions) {
     for (const bool streams : streaming) {
-      for (const std::uint32_t block : blocks) all.push_back({{reduction, streams, block, across}, {}, 0});
+      for (const std::uint32_t block : blocks) all.push_back({{reduction, streams, block, across, fixed_.across_bytes}, {}, 0});
     }
   }
   return all;

@@ -13,7 +13,7 @@ namespace hora {
 /// One call of a batch. Carries its full signature, so that a rank that has not called can take part too.
 struct BatchEntry {
   Key key;
-  Signature signature;
+  SharedSignature signature;
   std::uint32_t id = 0;  ///< short name for later announcements; 0 when it has none
 };
 
@@ -29,7 +29,7 @@ struct Batch {
   std::string error;       ///< not empty: the entry fails with this text on every rank
 
   [[nodiscard]] std::int32_t process_set() const { return entries.front().key.process_set; }
-  [[nodiscard]] const Signature& signature() const { return entries.front().signature; }
+  [[nodiscard]] const Signature& signature() const { return *entries.front().signature; }
 };
 
 /// A rank that leaves the job in order.

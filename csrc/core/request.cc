@@ -61,14 +61,3 @@ std::string Key::to_string() const {
 }
 
 }  // namespace hora
-
-std::size_t std::hash<hora::Signature>::operator()(const hora::Signature& signature) const noexcept {
-  std::size_t seed = static_cast<std::size_t>(signature.op) | static_cast<std::size_t>(signature.reduce)
-                                                                  << 16;
-  const auto mix = [&](std::size_t value) { seed = (seed ^ value) * 0x9e3779b97f4a7c15u; };
-  for (const hora::TensorType& tensor : signature.tensors) {
-    mix(static_cast<std::size_t>(tensor.dtype));
-    for (const std::int64_t extent : tensor.shape) mix(static_cast<std::size_t>(extent));
-  }
-  return seed;
-}

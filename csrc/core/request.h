@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -41,6 +43,24 @@ struct Signature {
   [[nodiscard]] static Signature read(ByteReader& in);
 };
 
+/// A signature that never changes, shared by all that mention it: it is made once and then costs a pointer.
+class SharedSignature {
+ public:
+  SharedSignature() = default;
+  SharedSignature(Signature signature)  // NOLINT(google-explicit-constructor): it stands for the value
+      : signature_(std::make_shared<const Signature>(std::move(signature))) {}
+
+  [[nodiscard]] const Signature& operator*() const { return *signature_; }
+  [[nodiscard]] const Signature* operator->() const { return signature_.get(); }
+
+  bool operator==(const SharedSignature& other) const {
+    return signature_ == other.signature_ || *signature_ == *other.signature_;
+  }
+
+ private:
+  std::shared_ptr<const Signature> signature_;
+};
+
 /// Under which ranks' announcements meet: within a process set, the name a user gave, or the running number
 /// of an unnamed call.
 struct Key {
@@ -74,9 +94,4 @@ struct std::hash<hora::Key> {
     return std::hash<std::string>()(key.name) ^
            ((key.number + (static_cast<std::size_t>(key.process_set) << 40)) * 0x9e3779b97f4a7c15u);
   }
-};
-
-template <>
-struct std::hash<hora::Signature> {
-  std::size_t operator()(const hora::Signature& signature) const noexcept;
 };

@@ -19,6 +19,7 @@ struct Route {
   std::uint32_t block_bytes = 1u << 18;  ///< of a rank at a time
 
   Across across = Across::kRing;
+  std::uint32_t across_bytes = 60 * 1024;  ///< largest message between hosts
 
   bool operator==(const Route&) const = default;
 };

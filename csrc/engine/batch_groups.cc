@@ -1,5 +1,6 @@
 #include "engine/batch_groups.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "transport/smallest.h"
@@ -25,6 +26,11 @@ std::int64_t slot_bytes(Transport& transport) {
   return memory == nullptr ? 0 : static_cast<std::int64_t>(memory->layout().slot_bytes);
 }
 
+std::uint64_t piece_bytes(const Placement& placement, const Batch& batch) {
+  return placement.is_one_host() ? batch.piece_bytes
+                                 : std::min<std::uint64_t>(batch.piece_bytes, batch.route.across_bytes);
+}
+
 }  // namespace
 
 Reach::Reach(Transport& transport)
@@ -36,7 +42,7 @@ Reach::Reach(Transport& transport)
 
 BatchGroups::BatchGroups(Reach& reach, const Placement& placement, const Batch& batch, const SlotWaits& waits)
     : group_(reach.transport_, placement.ranks, placement.rank, batch.process_set() % kTags,
-             batch.piece_bytes, waits.while_waiting) {
+             piece_bytes(placement, batch), waits.while_waiting) {
   HostMemory* const memory = reach.transport_.host_memory();
   const bool spans_hosts = !placement.is_one_host();
   const bool is_one_of_several = placement.local()->size() > 1;

@@ -282,7 +282,7 @@ void Engine::execute(Batch batch) {
   if (batch.signature().op == OpKind::kJoin) submissions_.restart_numbering(kGlobalSet);
   ++counters_.batches;
   for (std::size_t call = 0; call < calls.size(); ++call) {
-    counters_.tensors += batch.entries[call].signature.tensors.size();
+    counters_.tensors += batch.entries[call].signature->tensors.size();
     counters_.bytes += calls[call].request.bytes;
     calls[call].handle->succeed(std::move(calls[call].results), batch.value);
   }

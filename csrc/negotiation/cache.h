@@ -20,47 +20,50 @@ namespace hora {
 /// cached. All unnamed calls of one signature share one id. Ids are never given again: an announcement in
 /// flight can therefore never be credited to another tensor.
 ///
-/// Entries live as long as the session and are learnt amid a program's own allocations, so they are kept
-/// encoded in memory of their own: spread over the heap, each could keep a freed tensor's memory from being
-/// used again.
+/// Entries live as long as the session and are learnt amid a program's own allocations, so they are kept in
+/// memory of their own, and equal signatures only once: spread over the heap, each could keep a freed tensor's
+/// memory from being used again.
 class Cache {
  public:
   explicit Cache(std::uint64_t capacity) : capacity_(capacity) {}
 
   struct Known {
     std::int32_t process_set;
-    std::string name;  ///< empty for unnamed calls
-    Signature signature;
+    std::string_view name;  ///< empty for unnamed calls; lives as long as the cache
+    SharedSignature signature;
   };
 
   /// The id under which this request may be announced, or 0.
   [[nodiscard]] std::uint32_t find(const Request& request) const;
 
   /// What an id means. Throws when this node has not learnt it.
-  [[nodiscard]] Known get(std::uint32_t id) const;
+  [[nodiscard]] const Known& get(std::uint32_t id) const;
 
   /// Root only: gives a new id, or 0 when the capacity is used up.
-  [[nodiscard]] std::uint32_t give(const Key& key, const Signature& signature);
+  [[nodiscard]] std::uint32_t give(const Key& key, const SharedSignature& signature);
 
   /// Learns an id from a plan, where it may stand more than once.
-  void learn(std::uint32_t id, const Key& key, const Signature& signature);
+  void learn(std::uint32_t id, const Key& key, const SharedSignature& signature);
 
   /// The highest id given so far.
   [[nodiscard]] std::uint32_t last_id() const { return last_id_; }
 
  private:
-  /// A process set, a name and a signature, encoded.
-  using Meaning = std::string_view;
+  /// Bytes that stand for something.
+  using Encoded = std::string_view;
 
-  /// Valid until the next call.
-  [[nodiscard]] Meaning encode(const Key& key, const Signature& signature) const;
+  /// A process set, a name and a signature; valid until the next call. The signature comes last, and
+  /// `signature_at` says where.
+  [[nodiscard]] Encoded encode(const Key& key, const Signature& signature, std::size_t& signature_at) const;
+  [[nodiscard]] Encoded keep(Encoded bytes);
 
   std::uint64_t capacity_;
   std::unique_ptr<std::pmr::memory_resource> memory_ =
       std::make_unique<std::pmr::monotonic_buffer_resource>();
   std::uint32_t last_id_ = 0;
-  std::pmr::unordered_map<std::uint32_t, Meaning> meanings_{memory_.get()};
-  std::pmr::unordered_map<Meaning, std::uint32_t> ids_{memory_.get()};
+  std::pmr::unordered_map<std::uint32_t, Known> meanings_{memory_.get()};
+  std::pmr::unordered_map<Encoded, std::uint32_t> ids_{memory_.get()};
+  std::pmr::unordered_map<Encoded, SharedSignature> signatures_{memory_.get()};
   mutable ByteWriter scratch_;
 };
 

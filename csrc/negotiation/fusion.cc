@@ -1,23 +1,16 @@
 #include "negotiation/fusion.h"
 
-#include <map>
-#include <unordered_map>
+#include <algorithm>
 #include <utility>
 
 namespace hora {
 namespace {
 
-/// What calls of one batch have in common: the signature with the dtype but without shapes.
-Signature fusion_key(const Signature& signature) {
-  return {.op = signature.op,
-          .device = signature.device,
-          .reduce = signature.reduce,
-          .root = signature.root,
-          .prescale = signature.prescale,
-          .postscale = signature.postscale,
-          .tensors = {{signature.tensors.front().dtype, {}}},
-          .ranks = signature.ranks,
-          .refusal = {}};
+/// Whether calls differ in names and shapes only. Both are uniform.
+bool are_alike(const Signature& one, const Signature& other) {
+  return one.op == other.op && one.device == other.device && one.reduce == other.reduce &&
+         one.root == other.root && one.prescale == other.prescale && one.postscale == other.postscale &&
+         one.tensors.front().dtype == other.tensors.front().dtype && one.ranks == other.ranks;
 }
 
 bool may_share_batch(const Signature& signature, const FusionOptions& options) {
@@ -25,38 +18,48 @@ bool may_share_batch(const Signature& signature, const FusionOptions& options) {
          !signature.tensors.empty() && signature.is_uniform();
 }
 
+/// The last batch of its kind, which a further call may join.
+struct Open {
+  std::size_t batch;
+  std::uint64_t bytes;
+  int contributors;
+  std::vector<int> absent;
+};
+
 }  // namespace
 
 std::vector<Batch> fuse(std::vector<ReadyCall> ready, const FusionOptions& options) {
-  struct Open {
-    std::size_t batch;
-    std::uint64_t bytes;
-  };
   std::vector<Batch> batches;
-  // By contributors.
-  std::map<std::pair<int, std::vector<int>>, std::unordered_map<Signature, Open>> open;
-  for (ReadyCall& call : ready) {
-    const Signature& signature = call.entry.signature;
-    const bool may_share = may_share_batch(signature, options);
-    const std::uint64_t bytes = may_share ? signature.bytes() : 0;
-    if (may_share && bytes <= options.threshold_bytes) {
-      const auto [found, is_new] =
-          open[{call.contributors, call.absent}].try_emplace(fusion_key(signature), Open{batches.size(), 0});
-      Open& current = found->second;
-      const bool fits = !is_new && current.bytes + bytes <= options.threshold_bytes;
-      if (fits) {
-        current.bytes += bytes;
-        batches[current.batch].entries.push_back(std::move(call.entry));
-        continue;
-      }
-      current = {batches.size(), bytes};
-    }
-    Batch batch;
+  std::vector<Open> open;  // there are few kinds, most often one
+  const auto begin_batch = [&](ReadyCall& call) {
+    Batch& batch = batches.emplace_back();
     batch.piece_bytes = options.piece_bytes;
     batch.contributors = call.contributors;
     batch.divisor = call.divisor;
     batch.entries.push_back(std::move(call.entry));
-    batches.push_back(std::move(batch));
+  };
+  for (ReadyCall& call : ready) {
+    const SharedSignature signature = call.entry.signature;
+    const std::uint64_t bytes = may_share_batch(*signature, options) ? signature->bytes() : 0;
+    if (!may_share_batch(*signature, options) || bytes > options.threshold_bytes) {
+      begin_batch(call);
+      continue;
+    }
+    const auto current = std::ranges::find_if(open, [&](const Open& each) {
+      return each.contributors == call.contributors && each.absent == call.absent &&
+             are_alike(batches[each.batch].signature(), *signature);
+    });
+    if (current == open.end()) {
+      open.push_back({batches.size(), bytes, call.contributors, call.absent});
+      begin_batch(call);
+    } else if (current->bytes + bytes <= options.threshold_bytes) {
+      current->bytes += bytes;
+      batches[current->batch].entries.push_back(std::move(call.entry));
+    } else {
+      current->batch = batches.size();
+      current->bytes = bytes;
+      begin_batch(call);
+    }
   }
   return batches;
 }

@@ -13,8 +13,10 @@ struct ReadyCall {
   BatchEntry entry;
   int contributors = 0;
   int divisor = 0;
-  std::vector<int> absent =
-      {};  ///< ranks that take part without having announced it, because they have joined
+  /// Ranks that take part without having announced it, because they have joined.
+  std::vector<int> absent = {};
+
+  [[nodiscard]] std::int32_t process_set() const { return entry.key.process_set; }
 };
 
 struct FusionOptions {

@@ -54,24 +54,41 @@ void write_entry(ByteWriter& out, IdWriter& ids, const BatchEntry& entry, std::u
   out.varint(entry.key.number << 1 | (is_described ? 1 : 0));
   if (!is_described) return;
   out.text(entry.key.name);
-  entry.signature.write(out);
+  entry.signature->write(out);
 }
 
+// A route is one byte and what in it is not as usual.
+constexpr unsigned kTwoPhase = 1;
+constexpr unsigned kStreaming = 2;
+constexpr unsigned kDoubling = 4;
+constexpr unsigned kOtherBlocks = 8;
+constexpr unsigned kOtherAcross = 16;
+constexpr std::size_t kRouteFlags = 32;
+
 void write_route(ByteWriter& out, const Route& route) {
-  out.fixed(route.reduction);
-  out.fixed(route.streaming);
-  out.varint(route.block_bytes);
-  out.fixed(route.across);
+  const Route usual;
+  unsigned flags = 0;
+  if (route.reduction == Route::Reduction::kTwoPhase) flags |= kTwoPhase;
+  if (route.streaming) flags |= kStreaming;
+  if (route.across == Route::Across::kDoubling) flags |= kDoubling;
+  if (route.block_bytes != usual.block_bytes) flags |= kOtherBlocks;
+  if (route.across_bytes != usual.across_bytes) flags |= kOtherAcross;
+  out.fixed(static_cast<std::uint8_t>(flags));
+  if ((flags & kOtherBlocks) != 0) out.varint(route.block_bytes);
+  if ((flags & kOtherAcross) != 0) out.varint(route.across_bytes);
 }
 
 Route read_route(ByteReader& in) {
+  const auto flags = static_cast<unsigned>(in.one_of<std::uint8_t>(kRouteFlags));
   Route route;
-  route.reduction = in.one_of<Route::Reduction>(2);
-  route.streaming = in.one_of<bool>(2);
-  route.block_bytes = static_cast<std::uint32_t>(in.varint());
-  if (route.block_bytes < Route::kLeastBlockBytes)
-    raise(ErrorKind::kSessionFailed, "damaged message: blocks of {} bytes", route.block_bytes);
-  route.across = in.one_of<Route::Across>(2);
+  route.reduction = (flags & kTwoPhase) != 0 ? Route::Reduction::kTwoPhase : Route::Reduction::kOnePhase;
+  route.streaming = (flags & kStreaming) != 0;
+  route.across = (flags & kDoubling) != 0 ? Route::Across::kDoubling : Route::Across::kRing;
+  if ((flags & kOtherBlocks) != 0) route.block_bytes = static_cast<std::uint32_t>(in.varint());
+  if ((flags & kOtherAcross) != 0) route.across_bytes = static_cast<std::uint32_t>(in.varint());
+  if (route.block_bytes < Route::kLeastBlockBytes || route.across_bytes == 0)
+    raise(ErrorKind::kSessionFailed, "damaged message: blocks of {} bytes, messages of {}", route.block_bytes,
+          route.across_bytes);
   return route;
 }
 
@@ -82,9 +99,9 @@ BatchEntry read_entry(ByteReader& in, IdReader& ids, std::int32_t process_set, C
   entry.key.number = number_and_flag >> 1;
   entry.key.process_set = process_set;
   if ((number_and_flag & 1) == 0) {
-    Cache::Known known = cache.get(entry.id);
-    entry.key.name = std::move(known.name);
-    entry.signature = std::move(known.signature);
+    const Cache::Known& known = cache.get(entry.id);
+    entry.key.name = known.name;
+    entry.signature = known.signature;
     return entry;
   }
   entry.key.name = in.text();
@@ -130,8 +147,8 @@ std::vector<Announcement> decode_announcements(std::span<const std::byte> messag
     announcement.key.number = number_and_flag >> 1;
     if ((number_and_flag & 1) != 0) announcement.contributors = RankSet::read(in);
     if (announcement.id != 0) {
-      Cache::Known known = cache.get(announcement.id);
-      announcement.key.name = std::move(known.name);
+      const Cache::Known& known = cache.get(announcement.id);
+      announcement.key.name = known.name;
       announcement.key.process_set = known.process_set;
       continue;
     }

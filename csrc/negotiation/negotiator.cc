@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
-#include <map>
 #include <numeric>
 #include <utility>
 
@@ -13,6 +12,21 @@
 #include "negotiation/mismatch.h"
 
 namespace hora {
+namespace {
+
+/// Moves out what is of one process set.
+template <typename Item>
+std::vector<Item> take_of(std::int32_t set, std::vector<Item>& items) {
+  const auto is_other = [set](const Item& item) { return item.process_set() != set; };
+  std::vector<Item> taken = std::exchange(items, {});
+  if (std::ranges::none_of(taken, is_other)) return taken;
+  const auto others = std::ranges::stable_partition(taken, std::not_fn(is_other));
+  std::ranges::move(others, std::back_inserter(items));
+  taken.erase(others.begin(), taken.end());
+  return taken;
+}
+
+}  // namespace
 
 Negotiator::Negotiator(Tree tree, NegotiatorOptions options)
     : tree_(std::move(tree)),
@@ -28,10 +42,16 @@ Negotiator::Negotiator(Tree tree, NegotiatorOptions options)
 
 bool Negotiator::on_submit(const Request& request) {
   // A set that the sequence removes is gone here before the engine gets there and fails what is parked.
-  if (closed_ || !sets_.contains(request.key.process_set)) return false;
+  const auto members = sets_.find(request.key.process_set);
+  if (closed_ || members == sets_.end()) return false;
   const std::uint32_t id = cache_.find(request);
+  if (id != 0 && members->second.sources() == 1 && !tree_.is_root()) {
+    // Nobody else is waited for here, and the id tells the name.
+    announcements_.push_back({{{}, request.key.number, request.key.process_set}, id, {}, {}});
+    return true;
+  }
   Pending& pending = pending_of(request.key, id);
-  seen_of(pending, request.signature).sources.push_back(kSelf);
+  if (pending.id == 0) seen_of(pending, request.signature).sources.push_back(kSelf);
   count_contribution(request.key, pending, kSelf, 1);
   return id != 0;
 }
@@ -88,15 +108,50 @@ void Negotiator::on_message(int peer, std::span<const std::byte> message) {
   raise(ErrorKind::kSessionFailed, "unknown control message from rank {}", peer);
 }
 
+/// What is known of a call to which something of this id comes; 0 is a description. As soon as contributions
+/// differ, those that came under an id are spelt out.
 Negotiator::Pending& Negotiator::pending_of(const Key& key, std::uint32_t id) {
-  const auto [found, is_new] = pending_.try_emplace(key);
+  auto found = pending_.find(key);
+  if (found == pending_.end()) {
+    auto node = new_node();
+    node.key() = key;
+    node.mapped().id = id;
+    found = pending_.insert(std::move(node)).position;
+  }
   Pending& pending = found->second;
-  if (is_new) pending.id = id;
-  if (pending.id != id) pending.id = 0;
+  if (const std::uint32_t before = pending.id; before != id && before != 0) {
+    pending.id = 0;
+    if (!pending.heard.empty()) seen_of(pending, cache_.get(before).signature).sources = pending.heard;
+  }
   return pending;
 }
 
-Negotiator::Seen& Negotiator::seen_of(Pending& pending, const Signature& signature) {
+Negotiator::PendingCalls::node_type Negotiator::new_node() {
+  if (spare_.empty()) {
+    PendingCalls one;
+    one.try_emplace({});
+    return one.extract(one.begin());
+  }
+  auto node = std::move(spare_.back());
+  spare_.pop_back();
+  return node;
+}
+
+/// The call is complete.
+void Negotiator::finish(PendingCalls::iterator call) {
+  constexpr std::size_t kMostSpare = 1024;
+  auto node = pending_.extract(call);
+  Pending& pending = node.mapped();
+  complete(node.key(), pending);
+  if (spare_.size() >= kMostSpare) return;
+  pending.seen.clear();
+  pending.heard.clear();
+  pending.contributors = 0;
+  pending.partial.clear();
+  spare_.push_back(std::move(node));
+}
+
+Negotiator::Seen& Negotiator::seen_of(Pending& pending, const SharedSignature& signature) {
   const auto same = std::ranges::find(pending.seen, signature, &Seen::signature);
   return same != pending.seen.end() ? *same : pending.seen.emplace_back(Seen{signature, {}, {}});
 }
@@ -106,7 +161,7 @@ void Negotiator::receive(Source child, const Announcement& announcement) {
   if (members == sets_.end()) return;  // the set was removed while this was under way
   Pending& pending = pending_of(announcement.key, announcement.id);
   if (announcement.id != 0) {
-    seen_of(pending, cache_.get(announcement.id).signature).sources.push_back(child);
+    if (pending.id == 0) seen_of(pending, cache_.get(announcement.id).signature).sources.push_back(child);
   } else if (announcement.variants.size() == 1) {
     seen_of(pending, announcement.variants.front().signature).sources.push_back(child);
   } else {
@@ -126,9 +181,7 @@ void Negotiator::receive(Source child, const Announcement& announcement) {
 void Negotiator::count_contribution(const Key& key, Pending& pending, Source source, int contributors) {
   pending.heard.push_back(source);
   pending.contributors += contributors;
-  if (!is_complete(key, pending)) return;
-  auto node = pending_.extract(key);
-  complete(node.key(), std::move(node.mapped()));
+  if (is_complete(key, pending)) finish(pending_.find(key));
 }
 
 bool Negotiator::has_joined(Source source) const {
@@ -168,28 +221,25 @@ void Negotiator::complete_what_waited() {
   for (const auto& [key, pending] : pending_) {
     if (is_complete(key, pending)) completed.push_back(key);
   }
-  for (const Key& key : completed) {
-    auto node = pending_.extract(key);
-    complete(node.key(), std::move(node.mapped()));
-  }
+  for (const Key& key : completed) finish(pending_.find(key));
 }
 
-void Negotiator::complete(const Key& key, Pending pending) {
-  if (tree_.is_root()) return complete_at_root(key, std::move(pending));
+void Negotiator::complete(const Key& key, const Pending& pending) {
+  if (tree_.is_root()) return complete_at_root(key, pending);
   Announcement announcement{key, pending.id, {}, {}};
   if (pending.contributors != sets_.at(key.process_set).in_subtree())
     announcement.contributors = contributors_of(key, pending);
   if (pending.id == 0 && pending.seen.size() == 1) {
-    announcement.variants.push_back({std::move(pending.seen.front().signature), {}});
+    announcement.variants.push_back({*pending.seen.front().signature, {}});
   } else if (pending.id == 0) {
     announcement.variants = variants_of(key, pending);
   }
   announcements_.push_back(std::move(announcement));
 }
 
-void Negotiator::complete_at_root(const Key& key, Pending pending) {
+void Negotiator::complete_at_root(const Key& key, const Pending& pending) {
   std::string error = find_error(key, pending);
-  BatchEntry entry{key, std::move(pending.seen.front().signature), 0};
+  BatchEntry entry{key, signature_of(pending), pending.id};
   if (error.empty()) {
     ready_.push_back(
         {std::move(entry), pending.contributors, divisor(key, pending), absent_from(key, pending)});
@@ -197,8 +247,14 @@ void Negotiator::complete_at_root(const Key& key, Pending pending) {
   }
   Batch batch;
   batch.error = std::move(error);
+  entry.id = 0;
   batch.entries.push_back(std::move(entry));
   errors_.push_back(std::move(batch));
+}
+
+/// The one that all sent, or one of several.
+const SharedSignature& Negotiator::signature_of(const Pending& pending) const {
+  return pending.id != 0 ? cache_.get(pending.id).signature : pending.seen.front().signature;
 }
 
 /// What Average divides by.
@@ -207,7 +263,7 @@ int Negotiator::divisor(const Key& key, const Pending& pending) const {
 }
 
 std::string Negotiator::find_error(const Key& key, const Pending& pending) const {
-  const Signature& first = pending.seen.front().signature;
+  const Signature& first = *signature_of(pending);
   if (pending.seen.size() > 1 || !first.refusal.empty())
     return describe_mismatch(key, variants_of(key, pending));
   const Members& members = sets_.at(key.process_set);
@@ -232,7 +288,7 @@ std::vector<Variant> Negotiator::variants_of(const Key& key, const Pending& pend
   const Members& members = sets_.at(key.process_set);
   std::vector<Variant> variants;
   for (const Seen& seen : pending.seen) {
-    Variant variant{seen.signature, seen.ranks};
+    Variant variant{*seen.signature, seen.ranks};
     for (const Source source : seen.sources) variant.ranks.merge(ranks_of(source, pending, members));
     variants.push_back(std::move(variant));
   }
@@ -269,19 +325,15 @@ bool Negotiator::can_cut() const {
 }
 
 void Negotiator::cut() {
-  struct Work {
-    std::vector<ReadyCall> ready;
-    std::vector<Batch> errors;
-  };
   // The global set comes last, because its batches may remove another set.
-  std::map<std::int32_t, Work, std::greater<>> sets;
-  sets[kGlobalSet];
-  for (ReadyCall& tensor : std::exchange(ready_, {})) {
-    sets[tensor.entry.key.process_set].ready.push_back(std::move(tensor));
-  }
-  for (Batch& batch : std::exchange(errors_, {}))
-    sets[batch.process_set()].errors.push_back(std::move(batch));
-  for (auto& [process_set, work] : sets) plan_set(process_set, std::move(work.ready), std::move(work.errors));
+  std::vector<std::int32_t> sets{kGlobalSet};
+  const auto mention = [&](std::int32_t set) {
+    if (std::ranges::find(sets, set) == sets.end()) sets.push_back(set);
+  };
+  for (const ReadyCall& call : ready_) mention(call.process_set());
+  for (const Batch& batch : errors_) mention(batch.process_set());
+  std::ranges::sort(sets, std::greater<>());
+  for (const std::int32_t set : sets) plan_set(set, take_of(set, ready_), take_of(set, errors_));
 }
 
 void Negotiator::plan_set(std::int32_t process_set, std::vector<ReadyCall> ready, std::vector<Batch> errors) {
@@ -308,7 +360,7 @@ void Negotiator::plan_set(std::int32_t process_set, std::vector<ReadyCall> ready
 void Negotiator::assign_ids(Plan& plan) {
   for (Batch& batch : plan.batches) {
     for (BatchEntry& entry : batch.entries) {
-      entry.id = cache_.find({entry.key, entry.signature});
+      if (entry.id == 0) entry.id = cache_.find({entry.key, *entry.signature});
       if (entry.id == 0) entry.id = cache_.give(entry.key, entry.signature);
     }
   }

@@ -93,22 +93,26 @@ class Negotiator {
   /// One signature announced for a tensor. Rank lists are made only when signatures differ, so that the cost
   /// of a normal announcement does not grow with the number of ranks.
   struct Seen {
-    Signature signature;
+    SharedSignature signature;
     std::vector<Source> sources;  ///< whose ranks all sent it
     RankSet ranks;                ///< further ranks that sent it
   };
 
   /// What the ranks of this subtree have announced so far about one tensor.
   struct Pending {
-    std::vector<Seen> seen;
-    std::uint32_t id = 0;  ///< not 0 while all contributions came under this id
+    std::uint32_t id = 0;    ///< not 0 while all contributions came under this id
+    std::vector<Seen> seen;  ///< empty while they did
     std::vector<Source> heard;
     int contributors = 0;
     std::unordered_map<Source, RankSet> partial;  ///< what only some ranks of a source have announced
   };
 
-  [[nodiscard]] static Seen& seen_of(Pending& pending, const Signature& signature);
+  using PendingCalls = std::unordered_map<Key, Pending>;
+
+  [[nodiscard]] static Seen& seen_of(Pending& pending, const SharedSignature& signature);
   Pending& pending_of(const Key& key, std::uint32_t id);
+  [[nodiscard]] PendingCalls::node_type new_node();
+  void finish(PendingCalls::iterator call);
   void receive(Source child, const Announcement& announcement);
   void count_contribution(const Key& key, Pending& pending, Source source, int contributors);
   void join(Source source, int rank);
@@ -116,8 +120,9 @@ class Negotiator {
   void send_announcements();
   [[nodiscard]] bool is_complete(const Key& key, const Pending& pending) const;
   [[nodiscard]] bool has_joined(Source source) const;
-  void complete(const Key& key, Pending pending);
-  void complete_at_root(const Key& key, Pending pending);
+  void complete(const Key& key, const Pending& pending);
+  void complete_at_root(const Key& key, const Pending& pending);
+  [[nodiscard]] const SharedSignature& signature_of(const Pending& pending) const;
   [[nodiscard]] int divisor(const Key& key, const Pending& pending) const;
   [[nodiscard]] std::string find_error(const Key& key, const Pending& pending) const;
   [[nodiscard]] std::vector<Variant> variants_of(const Key& key, const Pending& pending) const;
@@ -137,7 +142,8 @@ class Negotiator {
   const NegotiatorOptions options_;
   std::vector<int> neighbours_;
   Cache cache_;
-  std::unordered_map<Key, Pending> pending_;
+  PendingCalls pending_;
+  std::vector<PendingCalls::node_type> spare_;  // kept for their memory
   std::vector<Announcement> announcements_;  // for the parent
   std::vector<ReadyCall> ready_;             // root only
   std::vector<Batch> errors_;                // root only

@@ -9,7 +9,7 @@ namespace {
 
 Batch batch_on(DeviceKind device) {
   Batch batch;
-  batch.entries.push_back({{"x", 0}, {.device = device}, 1});
+  batch.entries.push_back({{"x", 0}, Signature{.device = device}, 1});
   return batch;
 }
 

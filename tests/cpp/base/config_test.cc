@@ -72,6 +72,8 @@ std::vector<BadValue> bad_values() {
     bad.push_back({"HORA_BLOCK_BYTES", value, "0, or 64 to 524288 bytes"});
   for (const char* value : {"", "true", "tree"})
     bad.push_back({"HORA_ALLREDUCE_BETWEEN_HOSTS", value, "auto, ring or doubling"});
+  for (const char* value : {"", "0", "1073741825"})
+    bad.push_back({"HORA_PIECE_BYTES_BETWEEN_HOSTS", value, "1 to 2^30 bytes"});
   for (const char* value : {"", "auto", "2"}) bad.push_back({"HORA_DETERMINISTIC", value, "true or false"});
   for (const char* value : {"", "warn", "WARNING", "verbose", "2"})
     bad.push_back({"HORA_LOG_LEVEL", value, level});
@@ -126,6 +128,7 @@ TEST(Config, every_setting_is_documented) {
                                  "HORA_HOST_SPLIT", "HORA_JOIN_RULE", "HORA_SHARED_MEMORY",
                                  "HORA_SHARED_MEMORY_DIRECTORY", "HORA_SHARED_HEAP_BYTES", "HORA_REDUCTION",
                                  "HORA_STREAMING", "HORA_BLOCK_BYTES", "HORA_ALLREDUCE_BETWEEN_HOSTS",
+                                 "HORA_PIECE_BYTES_BETWEEN_HOSTS",
                                  "HORA_DETERMINISTIC", "HORA_LOG_LEVEL"));
 }
 
@@ -142,9 +145,11 @@ TEST(Config, each_setting_reaches_its_field) {
                                   {"HORA_STREAMING", "true"},
                                   {"HORA_BLOCK_BYTES", "4096"},
                                   {"HORA_ALLREDUCE_BETWEEN_HOSTS", "doubling"},
+                                  {"HORA_PIECE_BYTES_BETWEEN_HOSTS", "1000"},
                                   {"HORA_DETERMINISTIC", "true"},
                                   {"HORA_LOG_LEVEL", "debug"}});
   EXPECT_EQ(settings.route.doubling, true);
+  EXPECT_EQ(settings.route.across_bytes, 1000u);
   EXPECT_TRUE(settings.deterministic);
   EXPECT_EQ(settings.fusion_threshold, 1024u);
   EXPECT_EQ(settings.cache_capacity, 17u);

@@ -82,12 +82,19 @@ TEST(RouteChooser, small_batches_take_one_phase_at_once) {
 
 TEST(RouteChooser, what_is_fixed_is_not_tried) {
   Settings settings;
-  settings.route = {.one_phase = false, .streaming = true, .block_bytes = 4096};
+  settings.route = {.one_phase = false, .streaming = true, .block_bytes = 4096, .doubling = true};
   RouteChooser chooser(settings);
+  const Route fixed{Route::Reduction::kTwoPhase, true, 4096, Route::Across::kDoubling};
   for (const std::int64_t bytes : {1, 100'000, 100'000'000}) {
-    for (int at = 0; at < 100; ++at)
-      EXPECT_EQ(chooser.choose(allreduce_of(bytes)), (Route{Route::Reduction::kTwoPhase, true, 4096}));
+    for (int at = 0; at < 100; ++at) EXPECT_EQ(chooser.choose(allreduce_of(bytes)), fixed);
   }
+}
+
+TEST(RouteChooser, short_tensors_cross_hosts_in_few_messages) {
+  RouteChooser chooser({});
+  EXPECT_EQ(chooser.choose(allreduce_of(4)).across, Route::Across::kDoubling);
+  EXPECT_EQ(chooser.choose(allreduce_of(60'000)).across, Route::Across::kDoubling);
+  EXPECT_EQ(chooser.choose(allreduce_of(70'000)).across, Route::Across::kRing);
 }
 
 TEST(RouteChooser, says_when_another_route_has_become_the_best) {
@@ -105,7 +112,9 @@ TEST(RouteChooser, says_when_another_route_has_become_the_best) {
 TEST(RouteChooser, an_unknown_size_has_a_route) {
   RouteChooser chooser({});
   Batch batch = allreduce_of(Signature::kRagged);
-  batch.entries.front().signature.op = OpKind::kAllgather;
+  Signature ragged = batch.signature();
+  ragged.op = OpKind::kAllgather;
+  batch.entries.front().signature = ragged;
   EXPECT_GE(chooser.choose(batch).block_bytes, Route::kLeastBlockBytes);
 }
 

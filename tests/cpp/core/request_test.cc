@@ -101,8 +101,9 @@ TEST(Signature, is_uniform_when_its_tensors_have_one_dtype) {
       (Signature{.tensors = {{DType::kInt8, {2}}, {DType::kInt8, {}}, {DType::kUInt8, {2}}}}.is_uniform()));
 }
 
-TEST(Signature, equal_ones_hash_alike) {
-  EXPECT_EQ(std::hash<Signature>()(unusual_signature()), std::hash<Signature>()(unusual_signature()));
+TEST(SharedSignature, is_equal_to_another_of_the_same_value) {
+  EXPECT_EQ(SharedSignature(unusual_signature()), SharedSignature(unusual_signature()));
+  EXPECT_NE(SharedSignature(unusual_signature()), SharedSignature(Signature{}));
 }
 
 TEST(Key, tells_named_from_unnamed_calls) {

@@ -159,7 +159,7 @@ TEST(Agreement, each_round_of_a_name_comes_out_with_its_own_tensors) {
     std::map<std::string, std::vector<std::vector<TensorType>>> tensors;
     for (const Batch& batch : job.batches(0)) {
       for (const BatchEntry& entry : batch.entries)
-        tensors[entry.key.name].push_back(entry.signature.tensors);
+        tensors[entry.key.name].push_back(entry.signature->tensors);
     }
     for (const std::vector<Request>& rounds : make_script().named) {
       std::vector<std::vector<TensorType>> expected;
@@ -178,7 +178,7 @@ TEST(Agreement, batches_never_exceed_the_fusion_threshold_unless_one_call_does) 
     job.settle();
     for (const Batch& batch : job.batches(0)) {
       std::uint64_t bytes = 0;
-      for (const BatchEntry& entry : batch.entries) bytes += entry.signature.bytes();
+      for (const BatchEntry& entry : batch.entries) bytes += entry.signature->bytes();
       EXPECT_TRUE(bytes <= kThreshold || batch.entries.size() == 1);
     }
   });

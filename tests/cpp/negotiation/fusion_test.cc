@@ -158,7 +158,7 @@ TEST(Fusion, a_group_is_never_taken_apart) {
     for (const Batch& batch : batches) {
       for (const BatchEntry& entry : batch.entries) {
         ++entries;
-        EXPECT_EQ(entry.signature.tensors, tensors);
+        EXPECT_EQ(entry.signature->tensors, tensors);
       }
     }
     EXPECT_EQ(entries, 2u);

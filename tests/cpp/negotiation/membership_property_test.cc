@@ -432,7 +432,7 @@ void expect_small_batches(const std::vector<Batch>& batches, std::uint64_t thres
   for (const Batch& batch : batches) {
     if (batch.entries.size() == 1) continue;
     std::uint64_t bytes = 0;
-    for (const BatchEntry& entry : batch.entries) bytes += entry.signature.bytes();
+    for (const BatchEntry& entry : batch.entries) bytes += entry.signature->bytes();
     ASSERT_LE(bytes, threshold);
   }
 }

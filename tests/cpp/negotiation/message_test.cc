@@ -54,7 +54,7 @@ Plan sample_plan() {
        .contributors = 1});
   plan.batches.push_back(
       {.entries = {{{"bad", 0}, shaped({4}), 0}}, .error = "allreduce 'bad': ranks differ"});
-  plan.batches.push_back({.entries = {{Key::join(), {.op = OpKind::kJoin}, 0}}, .value = 31});
+  plan.batches.push_back({.entries = {{Key::join(), Signature{.op = OpKind::kJoin}, 0}}, .value = 31});
   plan.departure = Departure{3, "it was shut down"};
   return plan;
 }
@@ -85,9 +85,9 @@ Plan sample_plan_of_groups() {
   plan.batches.push_back({.entries = {{{"group", 0}, grouped(), 4}}, .contributors = 3});
   plan.batches.push_back(
       {.entries = {{{"t2", 0}, shaped({2}), 2},
-                   {{"", 8}, {.tensors = {{DType::kFloat32, {1}}, {DType::kFloat32, {}}}}, 5}},
+                   {{"", 8}, Signature{.tensors = {{DType::kFloat32, {1}}, {DType::kFloat32, {}}}}, 5}},
        .contributors = 3});
-  plan.batches.push_back({.entries = {{{"nothing", 0}, {}, 6}}, .contributors = 3});
+  plan.batches.push_back({.entries = {{{"nothing", 0}, Signature{}, 6}}, .contributors = 3});
   plan.batches.push_back({.entries = {{{"bad", 0}, grouped(), 0}}, .error = "allreduce 'bad': ranks differ"});
   return plan;
 }
@@ -161,7 +161,7 @@ TEST(Message, a_plan_of_a_process_set_survives_the_wire_and_teaches_ids_with_gap
   expect_equal(decode_plan(encode(sample_plan_of_a_set(), 9), cache), sample_plan_of_a_set());
   EXPECT_EQ(cache.last_id(), 12u);
   EXPECT_EQ(cache.get(12).process_set, 4);
-  EXPECT_EQ(cache.get(9).signature.ranks, (std::vector<int>{0, 2, 4}));
+  EXPECT_EQ(cache.get(9).signature->ranks, (std::vector<int>{0, 2, 4}));
   EXPECT_THROW(static_cast<void>(cache.get(10)), Error);
 }
 

@@ -716,7 +716,7 @@ TEST(JoinAgreement, numbers_of_unnamed_calls_may_begin_anew_after_it) {
       if (batch.signature().op == OpKind::kJoin) continue;
       ++seen;
       EXPECT_EQ(batch.error, "");
-      EXPECT_EQ(entry.signature.tensors.front().shape,
+      EXPECT_EQ(entry.signature->tensors.front().shape,
                 (Shape{1 + static_cast<std::int64_t>(entry.key.number)}));
       EXPECT_EQ(batch.contributors, 5 - static_cast<int>(entry.key.number));
     }

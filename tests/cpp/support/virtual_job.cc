@@ -100,10 +100,10 @@ std::vector<std::string> describe_batches(const std::vector<Batch>& batches) {
     std::vector<std::string> calls;
     for (const BatchEntry& entry : batch.entries) {
       std::string tensors;
-      for (const TensorType& tensor : entry.signature.tensors)
+      for (const TensorType& tensor : entry.signature->tensors)
         tensors += describe(tensor.dtype, tensor.shape) + " ";
       calls.push_back(
-          fmt::format("{} {} {}#{}", name(entry.signature.op), entry.key.to_string(), tensors, entry.id));
+          fmt::format("{} {} {}#{}", name(entry.signature->op), entry.key.to_string(), tensors, entry.id));
     }
     texts.push_back(join(calls, " + ") + (batch.error.empty() ? "" : " ! " + batch.error));
   }
