@@ -4,12 +4,14 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "api/session.h"
 #include "transport/group.h"
 #include "transport/shm/host_memory.h"
 #include "transport/transport.h"
+#include "transport/wake/connect.h"
 
 namespace hora::testing {
 
@@ -24,6 +26,8 @@ struct RunOptions {
   /// says, so that the same tests run with and without.
   bool shared_memory = std::getenv("HORA_TEST_SHARED_MEMORY") != nullptr;
   std::size_t slot_bytes = HostMemoryOptions{}.slot_bytes;
+  /// Connections over which ranks wake each other, above the in-memory transport.
+  std::optional<LinkOptions> links = {};
   WrapTransport wrap = {};
 };
 

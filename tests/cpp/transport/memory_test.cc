@@ -12,6 +12,24 @@ TransportCase threads(const std::string& name, int size, const RunOptions& optio
   return {name, [=](const auto& body) { run_transports(size, body, options); }};
 }
 
+/// Each rank expects messages from all others, and is woken by them.
+TransportCase linked(const std::string& name, int size, RunOptions options) {
+  options.links.emplace();
+  const auto connect = [](Transport& transport) {
+    transport.expect_from(peers_of(transport));
+    EXPECT_TRUE(transport.notices_arrivals());
+  };
+  return {name, [=](const auto& body) {
+            run_transports(
+                size,
+                [&](Transport& transport) {
+                  connect(transport);
+                  body(transport);
+                },
+                options);
+          }};
+}
+
 std::vector<TransportCase> all_cases() {
   const RunOptions memory{.shared_memory = false};
   const RunOptions shared{.shared_memory = true};
@@ -19,7 +37,9 @@ std::vector<TransportCase> all_cases() {
   return {threads("memory_2", 2, memory),          threads("memory_3", 3, memory),
           threads("memory_7", 7, memory),          threads("shared_2", 2, shared),
           threads("shared_3", 3, shared),          threads("shared_7", 7, shared),
-          threads("shared_on_two_hosts", 5, hosts)};
+          threads("shared_on_two_hosts", 5, hosts), linked("linked_2", 2, memory),
+          linked("linked_3", 3, memory),           linked("linked_7", 7, memory),
+          linked("linked_and_shared", 5, hosts)};
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads, TransportConformance, ::testing::ValuesIn(all_cases()), name_of);
