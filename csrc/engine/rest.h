@@ -6,11 +6,11 @@ namespace hora {
 
 /// What the engine knows when it has found nothing to do.
 struct RestState {
-  Duration quiet;         ///< since it last had something to do
-  bool caller_waits;      ///< a thread is blocked until an answer comes
-  bool answer_due;        ///< something of this rank has been announced and not yet agreed
-  Duration since_call;    ///< since this rank last submitted something
-  bool notices_arrivals;  ///< the transport wakes the engine when a message comes
+  Duration quiet;                       ///< since it last had something to do
+  bool caller_waits;                    ///< a thread is blocked until an answer comes
+  bool answer_due;                      ///< something of this rank has been announced and not yet agreed
+  Duration since_call;                  ///< since this rank last submitted something
+  bool notices_arrivals;                ///< the transport wakes the engine when a message comes
   bool moves_only_when_called = false;  ///< the transport may hold back what it was given until it is called
 };
 

@@ -15,8 +15,9 @@ namespace hora {
 /// it, and whoever sends one wakes a receiver that sleeps. All else goes over the transport below, whose
 /// links, if it has any, let other hosts end a sleep as well.
 ///
-/// Lock map: nudged_ is an atomic; hears_others_ and links_ change before there is a second thread; nudge() and wake() may be called from any thread, sleep() and nap() beside
-/// the one thread that does all else.
+/// Lock map: nudged_ is an atomic, links guard themselves; hears_others_ and links_ are set by expect_from(),
+/// before a second thread is there; nudge() and wake() may be called from any thread, sleep() and nap()
+/// beside the one thread that does all else.
 class ShmTransport final : public Transport {
  public:
   ShmTransport(std::unique_ptr<Transport> below, std::unique_ptr<HostMemory> memory);

@@ -22,9 +22,10 @@ LinkedTransport::LinkedTransport(std::unique_ptr<Transport> below, LinkOptions o
 void LinkedTransport::expect_from(std::span<const int> peers) {
   LinkAttempt attempt = connect_links(*below_, peers, options_);
   if (!attempt.missing.empty())
-    log_info(fmt::format("messages are looked for every now and then, because no connection to rank {} could "
-                         "be made that wakes this one",
-                         join(attempt.missing, ", ")));
+    log_info(
+        fmt::format("messages are looked for every now and then, because no connection to rank {} could "
+                    "be made that wakes this one",
+                    join(attempt.missing, ", ")));
   links_.emplace(std::move(attempt.made), attempt.missing.empty());
 }
 

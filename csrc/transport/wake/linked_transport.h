@@ -13,8 +13,9 @@ namespace hora {
 
 /// Adds connections to a transport that cannot wake a sleeper: a message ends a sleep of its receiver.
 ///
-/// Lock map: nudged_ and asleep_ are atomics, links_ guards itself; nudge() and wake() may be called from any
-/// thread, sleep() and nap() beside the one thread that does all else.
+/// Lock map: nudged_ and asleep_ are atomics; links_ guards itself and is made by expect_from(), before a
+/// second thread is there; nudge() and wake() may be called from any thread, sleep() and nap() beside the one
+/// thread that does all else.
 class LinkedTransport final : public Transport {
  public:
   LinkedTransport(std::unique_ptr<Transport> below, LinkOptions options);

@@ -14,8 +14,8 @@
 
 namespace hora {
 
-/// The connections over which other ranks wake this one when it sleeps, and it wakes them. Messages go another
-/// way, which cannot wake anybody; here both ends only count them.
+/// The connections over which other ranks wake this one when it sleeps, and it wakes them. Messages go
+/// another way, which cannot wake anybody; here both ends only count them.
 ///
 /// Who is about to sleep tells every peer how many messages it has received from it. A peer that has posted
 /// more, or posts one later, says how many it has posted, once. That ends the sleep. So nothing is sent while

@@ -28,7 +28,9 @@ TEST(Tcp, carries_bytes_between_both_ends) {
 
 TEST(Tcp, says_when_the_other_end_is_gone) {
   TcpPair pair = make_tcp_pair();
-  { const TcpSocket gone = std::move(pair.other); }
+  {
+    const TcpSocket gone = std::move(pair.other);
+  }
   await_event_on(pair.one, POLLIN);
   std::array<std::byte, 8> got{};
   EXPECT_EQ(pair.one.receive(got), std::nullopt);

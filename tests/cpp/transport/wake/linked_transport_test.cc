@@ -131,9 +131,9 @@ TEST(LinkedTransport, looks_without_sleeping_for_a_message_that_is_later_than_it
   const auto fabric = make_memory_fabric(2);
   std::atomic<bool> is_late{true};
   LinkedTransport sender(std::make_unique<MemoryTransport>(fabric, Topology(0, {0, 1})), {});
-  LinkedTransport receiver(
-      std::make_unique<LateTransport>(std::make_unique<MemoryTransport>(fabric, Topology(1, {0, 1})), is_late),
-      {});
+  LinkedTransport receiver(std::make_unique<LateTransport>(
+                               std::make_unique<MemoryTransport>(fabric, Topology(1, {0, 1})), is_late),
+                           {});
   std::thread other([&] { expect_from(sender, {1}); });
   expect_from(receiver, {0});
   other.join();
