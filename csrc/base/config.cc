@@ -114,20 +114,24 @@ const std::vector<SettingInfo>& table() {
          if (s.route.block_bytes != 0 && s.route.block_bytes < 64) throw std::invalid_argument("too small");
        }},
       {"HORA_ALLREDUCE_BETWEEN_HOSTS", "auto", "auto, ring or doubling",
-       "How allreduce goes between ranks that share no memory: in a ring, which sends the fewest bytes, or by "
+       "How allreduce goes between ranks that share no memory: in a ring, which sends the fewest bytes, or "
+       "by "
        "recursive doubling, which sends the fewest messages. auto: doubling below 64 KiB. Rank 0 decides for "
        "all.",
        [](Settings& s, std::string_view v) { s.route.doubling = parse_choice(v, "doubling", "ring"); }},
       {"HORA_PIECE_BYTES_BETWEEN_HOSTS", "61440", "1 to 2^30 bytes",
-       "Largest single message between two ranks of different hosts. MPI sends messages up to some size at once "
-       "(64 KiB over TCP) and asks the receiver before longer ones; the answer then waits behind the data that goes "
+       "Largest single message between two ranks of different hosts. MPI sends messages up to some size at "
+       "once "
+       "(64 KiB over TCP) and asks the receiver before longer ones; the answer then waits behind the data "
+       "that goes "
        "the other way. Rank 0 decides for all.",
        [](Settings& s, std::string_view v) {
          s.route.across_bytes = static_cast<std::uint32_t>(parse_number(v, 1, std::uint64_t{1} << 30));
        }},
       {"HORA_DETERMINISTIC", "false", "true or false",
        "Makes results the same to the last bit from run to run also between hosts, where the order of a sum "
-       "otherwise depends on what a tensor travels with: every call travels alone. On one host with shared memory "
+       "otherwise depends on what a tensor travels with: every call travels alone. On one host with shared "
+       "memory "
        "they always are, and nothing changes. Rank 0 decides for all.",
        [](Settings& s, std::string_view v) { s.deterministic = parse_flag(v); }},
       {"HORA_LOG_LEVEL", "warning", "trace, debug, info, warning, error or off", "What is written to stderr.",

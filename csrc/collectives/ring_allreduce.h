@@ -15,12 +15,12 @@ namespace hora {
 /// Ring allreduce (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
 /// workstations", 2009), in small steps, so that whoever runs it can do other work meanwhile.
 ///
-/// The ranks form a ring; the data is cut into one chunk per rank, each chunk into segments. A rank first sends
-/// the chunk before its own. Then it adds each segment that arrives to its own sums and sends it on, until the
-/// chunk of its own number comes round: that is complete then, is finished and goes round once more as a result.
-/// Each rank sends 2(size-1)/size of the data, the least possible. Segments follow each other without a pause,
-/// also where sums turn into results. A segment is reduced in one place and then copied, so results are
-/// bit-equal on all ranks.
+/// The ranks form a ring; the data is cut into one chunk per rank, each chunk into segments. A rank first
+/// sends the chunk before its own. Then it adds each segment that arrives to its own sums and sends it on,
+/// until the chunk of its own number comes round: that is complete then, is finished and goes round once more
+/// as a result. Each rank sends 2(size-1)/size of the data, the least possible. Segments follow each other
+/// without a pause, also where sums turn into results. A segment is reduced in one place and then copied, so
+/// results are bit-equal on all ranks.
 ///
 /// In *ring order* the chunks of a rank are those it handles one after another: the one before its own first,
 /// its own last.
@@ -36,14 +36,15 @@ class RingAllreduce {
   struct Memory {
     std::byte* sums;  ///< in an accumulation type
     DType type;
-    std::byte* results;  ///< may be `sums` where the size is the same
+    std::byte* results;        ///< may be `sums` where the size is the same
     std::size_t result_bytes;  ///< of an element
   };
 
   /// The number of the chunk that comes `step`-th in ring order.
   [[nodiscard]] static int chunk(int rank, int size, int step) { return (rank - 1 - step + 2 * size) % size; }
 
-  /// `chunks[c]` are the segments of chunk c, the same on all ranks. `finish` turns complete sums into results.
+  /// `chunks[c]` are the segments of chunk c, the same on all ranks. `finish` turns complete sums into
+  /// results.
   RingAllreduce(const Group& group, const std::vector<std::vector<Segment>>& chunks, const Memory& memory,
                 ReduceOp op, Buffer& scratch, std::function<void(Segment)> finish);
 
@@ -86,8 +87,8 @@ class RingAllreduce {
   std::size_t segment_bytes_ = 0;
   std::byte* buffers_;
   std::size_t available_ = 0;
-  std::size_t started_ = 0;   // of the first chunk
-  std::size_t posted_ = 0;    // arrivals: sums in ring order from the second chunk on, then results
+  std::size_t started_ = 0;  // of the first chunk
+  std::size_t posted_ = 0;   // arrivals: sums in ring order from the second chunk on, then results
   std::size_t arrived_ = 0;
   std::size_t arriving_sums_;
   std::size_t finished_ = 0;

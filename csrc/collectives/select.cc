@@ -67,7 +67,8 @@ std::vector<RouteChooser::Candidate> RouteChooser::candidates(OpKind op, std::ui
   std::vector<Candidate> all;
   for (const Route::Reduction reduction : reductions) {
     for (const bool streams : streaming) {
-      for (const std::uint32_t block : blocks) all.push_back({{reduction, streams, block, across, fixed_.across_bytes}, {}, 0});
+      for (const std::uint32_t block : blocks)
+        all.push_back({{reduction, streams, block, across, fixed_.across_bytes}, {}, 0});
     }
   }
   return all;

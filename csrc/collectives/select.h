@@ -16,10 +16,11 @@ namespace hora {
 
 /// Chooses how batches move their data, at the root of the job.
 ///
-/// Between ranks that share no memory the size decides. Inside a host, which way is best depends on what the cores share, which virtual machines change while they run. So the
-/// root times what it runs: for each op and each power of two of sizes it keeps the last times of every
-/// candidate and takes the one whose best recent time is lowest; every now and then another one has a try.
-/// Results do not depend on the choice. What a setting fixes is not tried.
+/// Between ranks that share no memory the size decides. Inside a host, which way is best depends on what the
+/// cores share, which virtual machines change while they run. So the root times what it runs: for each op and
+/// each power of two of sizes it keeps the last times of every candidate and takes the one whose best recent
+/// time is lowest; every now and then another one has a try. Results do not depend on the choice. What a
+/// setting fixes is not tried.
 class RouteChooser {
  public:
   explicit RouteChooser(const Settings& settings) : fixed_(settings.route) {}

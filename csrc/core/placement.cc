@@ -33,9 +33,10 @@ Placement place(const Topology& topology, RankList ranks) {
       placement.hosts, [own](const RankList& host) { return std::ranges::binary_search(*host, own); });
   placement.host = static_cast<int>(here - placement.hosts.begin());
   placement.place = index_of(**here, own);
-  placement.owners = static_cast<int>(
-      (*std::ranges::min_element(placement.hosts, {}, [](const RankList& host) { return host->size(); }))
-          ->size());
+  placement.owners =
+      static_cast<int>((*std::ranges::min_element(placement.hosts, {}, [](const RankList& host) {
+                         return host->size();
+                       }))->size());
   if (placement.place >= placement.owners) return placement;
   std::vector<int> across;
   for (const RankList& host : placement.hosts)

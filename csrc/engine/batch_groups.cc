@@ -36,9 +36,9 @@ std::uint64_t piece_bytes(const Placement& placement, const Batch& batch) {
 Reach::Reach(Transport& transport)
     : transport_(transport),
       local_ranks_(number_local_ranks(transport.topology())),
-      most_block_bytes_(static_cast<std::size_t>(
-          transport.topology().host_count() == 1 ? slot_bytes(transport)
-                                                 : smallest(transport, slot_bytes(transport)))) {}
+      most_block_bytes_(static_cast<std::size_t>(transport.topology().host_count() == 1
+                                                     ? slot_bytes(transport)
+                                                     : smallest(transport, slot_bytes(transport)))) {}
 
 BatchGroups::BatchGroups(Reach& reach, const Placement& placement, const Batch& batch, const SlotWaits& waits)
     : group_(reach.transport_, placement.ranks, placement.rank, batch.process_set() % kTags,

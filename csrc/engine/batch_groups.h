@@ -27,7 +27,8 @@ class Reach {
   std::size_t most_block_bytes_;  // what fits into a slot on every host; 0 if some host has no slots
 };
 
-/// What the members of one batch talk through: one group, and the memory that they, or those of each host, share.
+/// What the members of one batch talk through: one group, and the memory that they, or those of each host,
+/// share.
 class BatchGroups {
  public:
   BatchGroups(Reach& reach, const Placement& placement, const Batch& batch, const SlotWaits& waits);

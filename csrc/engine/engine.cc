@@ -48,6 +48,15 @@ NegotiatorOptions negotiator_options(const Settings& settings, Transport& transp
           [&chooser](const Batch& batch) { return chooser.choose(batch); }};
 }
 
+/// This rank's place among those with which it exchanges messages.
+Tree join_tree(Transport& transport) {
+  Tree tree(transport.topology(), kTreeArity);
+  std::vector<int> neighbours = tree.children();
+  if (!tree.is_root()) neighbours.push_back(*tree.parent());
+  transport.expect_from(neighbours);
+  return tree;
+}
+
 }  // namespace
 
 Engine::Engine(std::unique_ptr<Transport> transport, const Settings& settings)
@@ -55,7 +64,7 @@ Engine::Engine(std::unique_ptr<Transport> transport, const Settings& settings)
       backends_(make_backends()),
       route_chooser_(settings),
       exchange_(*transport_,
-                Negotiator(Tree(topology(), kTreeArity), negotiator_options(settings, *transport_, route_chooser_)),
+                Negotiator(join_tree(*transport_), negotiator_options(settings, *transport_, route_chooser_)),
                 counters_),
       process_sets_(topology().size()),
       reach_(*transport_),
@@ -314,9 +323,10 @@ const Placement& Engine::placement_of(std::int32_t process_set) {
   return known->second;
 }
 
-/// In the middle of a batch. The core belongs to the caller's computation while nobody waits for the batch.
+/// In the middle of a batch. The core belongs to the caller's computation while nobody waits for the batch,
+/// unless its data would stand still meanwhile.
 void Engine::wait_a_little() {
-  if (caller_waits() || !transport_->notices_arrivals()) {
+  if (caller_waits() || transport_->moves_only_when_called()) {
     std::this_thread::yield();
   } else {
     transport_->nap(kNapInBatch);
@@ -350,13 +360,13 @@ void Engine::apply_set_change(const Batch& batch) {
 }
 
 Rest Engine::rest() {
-  // MPI moves a message only while it is called.
   if (!transport_->flushed()) return {Duration::zero()};
   Rest rest = choose_rest({.quiet = Clock::now() - last_work_,
                            .caller_waits = caller_waits(),
                            .answer_due = !parked_.empty(),
                            .since_call = Clock::now() - last_call_,
-                           .notices_arrivals = transport_->notices_arrivals()});
+                           .notices_arrivals = transport_->notices_arrivals(),
+                           .moves_only_when_called = transport_->moves_only_when_called()});
   // The others may not answer, and then the end must not be late.
   if (leaving_) rest.time = std::min<Duration>(rest.time, kLeavePause);
   return rest;

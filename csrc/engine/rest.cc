@@ -13,6 +13,7 @@ constexpr Duration kBusy = 20ms;
 
 Rest rest_of_notified(const RestState& state) {
   if (!state.caller_waits && state.since_call < kBusy) return {1ms};
+  if (state.moves_only_when_called) return {std::clamp<Duration>(state.quiet, 1ms, kLong), true};
   return {kLong, true};
 }
 

@@ -21,8 +21,8 @@ namespace hora {
 /// flight can therefore never be credited to another tensor.
 ///
 /// Entries live as long as the session and are learnt amid a program's own allocations, so they are kept in
-/// memory of their own, and equal signatures only once: spread over the heap, each could keep a freed tensor's
-/// memory from being used again.
+/// memory of their own, and equal signatures only once: spread over the heap, each could keep a freed
+/// tensor's memory from being used again.
 class Cache {
  public:
   explicit Cache(std::uint64_t capacity) : capacity_(capacity) {}

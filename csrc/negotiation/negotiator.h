@@ -144,9 +144,9 @@ class Negotiator {
   Cache cache_;
   PendingCalls pending_;
   std::vector<PendingCalls::node_type> spare_;  // kept for their memory
-  std::vector<Announcement> announcements_;  // for the parent
-  std::vector<ReadyCall> ready_;             // root only
-  std::vector<Batch> errors_;                // root only
+  std::vector<Announcement> announcements_;     // for the parent
+  std::vector<ReadyCall> ready_;                // root only
+  std::vector<Batch> errors_;                   // root only
   std::unordered_map<std::int32_t, Members> sets_;
   std::int32_t last_set_ = kGlobalSet;  // root only
   std::uint64_t batches_ = 0;           // root only: planned so far

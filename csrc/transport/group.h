@@ -25,7 +25,8 @@ class Transfer {
   std::vector<Ticket> rest_;
 };
 
-/// How the ranks of a group that is spread over hosts reach each other, where those of each host share memory.
+/// How the ranks of a group that is spread over hosts reach each other, where those of each host share
+/// memory.
 struct Hosts {
   const Placement& placement;
   Slots* slots;                  ///< of those on this host; null where this rank is the only one

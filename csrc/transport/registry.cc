@@ -11,6 +11,7 @@
 #include "transport/memory.h"
 #include "transport/mpi_module.h"
 #include "transport/shm/shm_transport.h"
+#include "transport/wake/linked_transport.h"
 
 namespace hora {
 namespace {
@@ -111,7 +112,7 @@ std::unique_ptr<Transport> open_transport(const Settings& settings, const Enviro
           "whose mpirun was used ({})",
           *launch->size, launch->variable, size, mpi.module->version());
   }
-  return with_shared_memory(std::move(transport), shared_memory_options(settings));
+  return with_shared_memory(with_links(std::move(transport)), shared_memory_options(settings));
 }
 
 MpiProbe probe_mpi() {

@@ -9,8 +9,9 @@ namespace hora {
 /// The smallest of what all ranks of a job bring; all of them call it, before the first collective. Throws
 /// Error(kSessionFailed) when some rank does not come within a minute.
 ///
-/// Dissemination (Hensgen, Finkel and Manber, "Two algorithms for barrier synchronization", 1988): in round k every
-/// rank tells the one 2^k further what it knows, so that after log2(size) rounds everyone has heard of all.
+/// Dissemination (Hensgen, Finkel and Manber, "Two algorithms for barrier synchronization", 1988): in round k
+/// every rank tells the one 2^k further what it knows, so that after log2(size) rounds everyone has heard of
+/// all.
 [[nodiscard]] std::int64_t smallest(Transport& transport, std::int64_t own);
 
 }  // namespace hora

@@ -12,6 +12,7 @@
 namespace hora {
 
 class HostMemory;
+class Links;
 
 /// A non-blocking send or receive under way.
 struct Ticket {
@@ -29,7 +30,8 @@ struct Incoming {
 /// never blocks, delivered in order per pair of ranks; and bulk data (`send`, `recv`) between memory of the
 /// caller, matched in order per pair of ranks and tag.
 ///
-/// One thread at a time uses a transport; only `wake` and `nudge` may be called from any thread.
+/// One thread at a time uses a transport; only `wake`, `nudge` and `notices_arrivals` may be called from any
+/// thread.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -40,6 +42,10 @@ class Transport {
   [[nodiscard]] virtual std::string_view name() const = 0;
   [[nodiscard]] virtual const Topology& topology() const = 0;
 
+  /// To be called once by all ranks before the first message: from now on messages come only from `peers`,
+  /// and each of those lists this rank as well.
+  virtual void expect_from(std::span<const int> /*peers*/) {}
+
   virtual void post(int peer, Bytes message) = 0;
   /// Takes the next message from anyone, if one has arrived. Also moves queued messages on.
   [[nodiscard]] virtual bool receive(Incoming& incoming) = 0;
@@ -47,6 +53,8 @@ class Transport {
   [[nodiscard]] virtual bool has_arrivals() const { return true; }
   /// Whether everything posted has left this process.
   [[nodiscard]] virtual bool flushed() = 0;
+  /// Whether even what is said to have left may still wait in here for a later call.
+  [[nodiscard]] virtual bool moves_only_when_called() const { return false; }
 
   /// The memory must stay valid until `done` has said so. Sizes of a matching pair are equal.
   [[nodiscard]] virtual Ticket send(int peer, int tag, std::span<const std::byte> data) = 0;
@@ -68,6 +76,8 @@ class Transport {
 
   /// What the ranks of this host share, or null.
   [[nodiscard]] virtual HostMemory* host_memory() { return nullptr; }
+  /// What lets ranks of other hosts end a sleep, or null.
+  [[nodiscard]] virtual Links* links() { return nullptr; }
 };
 
 }  // namespace hora

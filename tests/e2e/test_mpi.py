@@ -238,3 +238,23 @@ def test_each_rank_is_told_once_about_a_single_core() -> None:
     assert_clean(ending, 2)
     expected = 2 if (os.cpu_count() or 1) > 1 else 0
     assert ending.output.count("--bind-to none") == expected, ending.output
+
+
+@pytest.mark.parametrize("split", ["1,1", "2,1"])
+def test_idle_ranks_of_several_hosts_take_no_time(split: str) -> None:
+    script = """
+import hora, resource, time
+hora.init()
+hora.barrier()
+def seconds():
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+time.sleep(0.2)
+before = seconds()
+time.sleep(1)
+used = seconds() - before
+assert used < 0.01, f"{used * 100} % of a core"
+hora.barrier()
+"""
+    ranks = sum(map(int, split.split(",")))
+    assert_clean(run_script(script + DONE, ranks, environment={"HORA_HOST_SPLIT": split}), ranks)

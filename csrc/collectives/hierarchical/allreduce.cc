@@ -13,21 +13,21 @@
 
 namespace hora {
 
-// Allreduce in two levels. The vector is cut into one chunk for each host, a chunk into blocks, and each block
-// into one slice for every rank that *owns* one: as many as the smallest host has ranks.
+// Allreduce in two levels. The vector is cut into one chunk for each host, a chunk into blocks, and each
+// block into one slice for every rank that *owns* one: as many as the smallest host has ranks.
 //
-// (1) In every host, block by block through the shared slots, each owner sums its slice of what the ranks of the
-// host bring. (2) The owners of the same slice on all hosts form a ring (see ring_allreduce.h), whose messages are
-// slices of blocks; so each rank drives its own share of what crosses hosts, and each host sends
-// 2(hosts-1)/hosts of the vector in all. (3) As slices come back complete, their owners pass them on to the ranks
-// of their host, again through the slots.
+// (1) In every host, block by block through the shared slots, each owner sums its slice of what the ranks of
+// the host bring. (2) The owners of the same slice on all hosts form a ring (see ring_allreduce.h), whose
+// messages are slices of blocks; so each rank drives its own share of what crosses hosts, and each host sends
+// 2(hosts-1)/hosts of the vector in all. (3) As slices come back complete, their owners pass them on to the
+// ranks of their host, again through the slots.
 //
 // Blocks go in ring order of the host, so the ring starts with the first block and sums go on beside it. All
-// ranks of a host take (1) and then (3) in the same order, as slots demand. The ring also moves on while a rank
-// waits for another of its host, which in turn may wait for its own ring.
+// ranks of a host take (1) and then (3) in the same order, as slots demand. The ring also moves on while a
+// rank waits for another of its host, which in turn may wait for its own ring.
 //
-// Short data does not pay for so many messages: one rank of each host takes part in recursive doubling with what
-// the ranks of its host have summed.
+// Short data does not pay for so many messages: one rank of each host takes part in recursive doubling with
+// what the ranks of its host have summed.
 //
 // Sums travel in accumulation type: halves as float32, which are rounded once, at the end.
 namespace {
@@ -134,12 +134,12 @@ class InBlocks {
     for (const auto& [chunk, block] : blocks_)
       segments[static_cast<std::size_t>(chunk)].push_back(slice_of(block, placement_.place));
     across_.emplace(group.subset(placement_.across, placement_.host));
-    ring_.emplace(*across_, segments,
-                  RingAllreduce::Memory{sums_, accumulation_type(reduction_.dtype), results_,
-                                        pieces_.element_bytes()},
-                  reduction_.op, scratch, [this](Range segment) {
-                    finish(reduction_, sum_at(segment.first), result_at(segment.first), segment.count);
-                  });
+    ring_.emplace(
+        *across_, segments,
+        RingAllreduce::Memory{sums_, accumulation_type(reduction_.dtype), results_, pieces_.element_bytes()},
+        reduction_.op, scratch, [this](Range segment) {
+          finish(reduction_, sum_at(segment.first), result_at(segment.first), segment.count);
+        });
   }
 
   [[nodiscard]] std::byte* sum_at(std::size_t element) const { return sums_ + element * sum_bytes_; }
@@ -181,9 +181,8 @@ class InBlocks {
     std::byte* const sums = sum_at(slice.first);
     for (int peer = 0; peer < slots_->size(); ++peer) {
       const bool is_own = peer == placement_.place;
-      sources_.push_back(is_own ? sums
-                                : slots_->await(peer, number).data() +
-                                      (slice.first - block.first) * sum_bytes_);
+      sources_.push_back(
+          is_own ? sums : slots_->await(peer, number).data() + (slice.first - block.first) * sum_bytes_);
     }
     const Destination destination{sums};
     if (slice.count > 0) reduce_all(sources_, {&destination, 1}, slice.count, plain(reduction_));
@@ -209,8 +208,7 @@ class InBlocks {
       if (owner == placement_.place) continue;
       const Range slice = slice_of(block, owner);
       store(pieces_, slice,
-            slots_->await(owner, number).data() +
-                (slice.first - block.first) * pieces_.element_bytes());
+            slots_->await(owner, number).data() + (slice.first - block.first) * pieces_.element_bytes());
     }
     slots_->free_through(number);
   }
@@ -225,7 +223,7 @@ class InBlocks {
   std::byte* sums_;  // by element of the vector; only own slices are used
   std::byte* results_;
   std::vector<Block> blocks_;
-  std::size_t before_own_ = 0;  // blocks that are not of the own chunk
+  std::size_t before_own_ = 0;   // blocks that are not of the own chunk
   std::optional<Group> across_;  // where this rank owns slices; the ring likewise
   std::optional<RingAllreduce> ring_;
   std::vector<const std::byte*> sources_;  // kept for its memory

@@ -1,8 +1,9 @@
+#include "collectives/broadcast.h"
+
 #include <algorithm>
 #include <memory>
 #include <vector>
 
-#include "collectives/broadcast.h"
 #include "collectives/hierarchical/hierarchical.h"
 #include "collectives/shared_memory/shared_memory.h"
 

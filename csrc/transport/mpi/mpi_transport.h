@@ -27,6 +27,7 @@ class MpiTransport final : public Transport {
   void post(int peer, Bytes message) override;
   [[nodiscard]] bool receive(Incoming& incoming) override;
   [[nodiscard]] bool flushed() override;
+  [[nodiscard]] bool moves_only_when_called() const override { return true; }
   [[nodiscard]] Ticket send(int peer, int tag, std::span<const std::byte> data) override;
   [[nodiscard]] Ticket recv(int peer, int tag, std::span<std::byte> data) override;
   [[nodiscard]] bool done(Ticket& ticket) override;

@@ -1,5 +1,4 @@
 #include <fcntl.h>
-#include <sys/eventfd.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/event.h"
 #include "base/socket.h"
 #include "transport/shm/host_memory.h"
 
@@ -44,12 +44,6 @@ HostLayout choose_layout(int ranks, const HostMemoryOptions& options) {
   // Some collectives give each rank a section of a slot.
   const std::size_t slot = std::max(std::min(options.slot_bytes, share), count * kLine);
   return {count, pages(slot + kPage - 1), pages(options.heap_bytes)};
-}
-
-Descriptor make_bell() {
-  Descriptor bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!bell) raise(ErrorKind::kStartup, "eventfd: {}", std::strerror(errno));
-  return bell;
 }
 
 template <typename T>
@@ -129,7 +123,7 @@ class Connecting {
   MemoryPtr hand_out(Segment segment, const HostLayout& layout, const LocalListener& listener) {
     std::vector<std::pair<int, LocalSocket>> members;
     std::vector<Descriptor> bells(ranks_.size());
-    bells[0] = make_bell();
+    bells[0] = make_event();
     while (members.size() + 1 < ranks_.size()) {
       LocalSocket socket = listener.accept(deadline_);
       const int file = segment.file();
@@ -154,14 +148,14 @@ class Connecting {
 
   MemoryPtr follow() {
     Invitation invitation;
-    Ticket ticket =
-        transport_.recv(ranks_.front(), Transport::kStartTag, std::as_writable_bytes(std::span(&invitation, 1)));
+    Ticket ticket = transport_.recv(ranks_.front(), Transport::kStartTag,
+                                    std::as_writable_bytes(std::span(&invitation, 1)));
     await(ticket);
     if (invitation.refusal.front() != 0) raise(ErrorKind::kStartup, "{}", invitation.refusal.data());
     const LocalSocket socket = LocalSocket::connect(invitation.listener.data(), deadline_);
     auto file = socket.receive_descriptors(1, deadline_);
     Segment segment = options_.open(std::move(file.front()), invitation.layout.total_bytes());
-    const Descriptor bell = make_bell();
+    const Descriptor bell = make_event();
     send_value(socket, static_cast<std::uint32_t>(rank_), deadline_);
     const int number = bell.get();
     socket.send_descriptors({&number, 1}, deadline_);

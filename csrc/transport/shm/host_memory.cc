@@ -1,12 +1,7 @@
 #include "transport/shm/host_memory.h"
 
-#include <poll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdint>
-#include <ctime>
 #include <functional>
 #include <optional>
 #include <utility>
@@ -47,20 +42,6 @@ std::byte* HostMemory::memory_at(int rank, std::int64_t offset, std::size_t byte
     raise(ErrorKind::kSessionFailed, "damaged message: offset {} is not in the heap of rank {} of this host",
           offset, rank);
   return data_ + first;
-}
-
-void HostMemory::ring_bell(int rank) const {
-  // Fails only when the bell has been rung 2^64 times and not been heard.
-  static_cast<void>(eventfd_write(bells_[index(rank)].get(), 1));
-}
-
-void HostMemory::await_bell(Duration at_most) const {
-  const auto nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(at_most).count();
-  const timespec timeout{nanoseconds / 1'000'000'000, nanoseconds % 1'000'000'000};
-  pollfd bell{bells_[index(rank_)].get(), POLLIN, 0};
-  if (ppoll(&bell, 1, &timeout, nullptr) != 1) return;
-  eventfd_t rings = 0;
-  static_cast<void>(eventfd_read(bell.fd, &rings));
 }
 
 }  // namespace hora

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/descriptor.h"
+#include "base/event.h"
 #include "transport/shm/heap.h"
 #include "transport/shm/layout.h"
 #include "transport/shm/segment.h"
@@ -58,9 +59,9 @@ class HostMemory {
   [[nodiscard]] std::byte* memory_at(int rank, std::int64_t offset, std::size_t bytes) const;
 
   /// Wakes a rank that sleeps. Any thread.
-  void ring_bell(int rank) const;
-  /// Sleeps until this rank's bell rings or the time is over.
-  void await_bell(Duration at_most) const;
+  void ring_bell(int rank) const { ring_event(bells_[index(rank)].get()); }
+  /// This rank's bell, for one who waits for it.
+  [[nodiscard]] int bell() const { return bells_[index(rank_)].get(); }
 
  private:
   template <typename T>

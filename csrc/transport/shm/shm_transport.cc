@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
+#include "base/event.h"
 #include "base/log.h"
+#include "transport/wake/links.h"
 
 namespace hora {
 
@@ -15,6 +18,7 @@ ShmTransport::ShmTransport(std::unique_ptr<Transport> below, std::unique_ptr<Hos
       ranks_(topology().ranks_on(topology().host_of(topology().rank()))),
       rank_(memory_->rank()),
       is_one_host_(topology().host_count() == 1),
+      hears_others_(!is_one_host_),
       local_rank_of_(static_cast<std::size_t>(topology().size()), -1) {
   for (int peer = 0; peer < memory_->size(); ++peer) {
     local_rank_of_[static_cast<std::size_t>(ranks_[static_cast<std::size_t>(peer)])] = peer;
@@ -25,6 +29,19 @@ ShmTransport::ShmTransport(std::unique_ptr<Transport> below, std::unique_ptr<Hos
 
 std::string_view ShmTransport::name() const {
   return is_one_host_ ? "shared memory" : "shared memory and mpi";
+}
+
+void ShmTransport::expect_from(std::span<const int> peers) {
+  std::vector<int> elsewhere;
+  std::ranges::copy_if(peers, std::back_inserter(elsewhere),
+                       [this](int peer) { return local_rank_of_[static_cast<std::size_t>(peer)] < 0; });
+  below_->expect_from(elsewhere);
+  hears_others_ = !elsewhere.empty();
+  links_ = hears_others_ ? below_->links() : nullptr;
+}
+
+bool ShmTransport::notices_arrivals() const {
+  return !hears_others_ || (links_ != nullptr && links_->are_whole());
 }
 
 void ShmTransport::post(int peer, Bytes message) {
@@ -79,13 +96,15 @@ bool ShmTransport::flush_local() {
 void ShmTransport::sleep(Duration at_most) {
   std::atomic<std::uint64_t>& asleep = memory_->board(rank_).asleep.value;
   asleep.store(1, std::memory_order_seq_cst);
-  if (!nudged_.exchange(false) && std::ranges::none_of(readers_, &RingReader::has_cell))
-    memory_->await_bell(at_most);
+  if (!nudged_.exchange(false) && std::ranges::none_of(readers_, &RingReader::has_cell)) {
+    links_ != nullptr ? links_->sleep(memory_->bell(), at_most) : await_event(memory_->bell(), at_most);
+  }
   asleep.store(0, std::memory_order_relaxed);
 }
 
 void ShmTransport::nap(Duration at_most) {
-  memory_->await_bell(at_most);
+  await_event(memory_->bell(), at_most);
+  if (links_ != nullptr) links_->look();
 }
 
 void ShmTransport::nudge() {

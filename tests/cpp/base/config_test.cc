@@ -128,8 +128,7 @@ TEST(Config, every_setting_is_documented) {
                                  "HORA_HOST_SPLIT", "HORA_JOIN_RULE", "HORA_SHARED_MEMORY",
                                  "HORA_SHARED_MEMORY_DIRECTORY", "HORA_SHARED_HEAP_BYTES", "HORA_REDUCTION",
                                  "HORA_STREAMING", "HORA_BLOCK_BYTES", "HORA_ALLREDUCE_BETWEEN_HOSTS",
-                                 "HORA_PIECE_BYTES_BETWEEN_HOSTS",
-                                 "HORA_DETERMINISTIC", "HORA_LOG_LEVEL"));
+                                 "HORA_PIECE_BYTES_BETWEEN_HOSTS", "HORA_DETERMINISTIC", "HORA_LOG_LEVEL"));
 }
 
 TEST(Config, each_setting_reaches_its_field) {

@@ -38,8 +38,8 @@ std::string name_of(const ::testing::TestParamInfo<Case>& info) {
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const bool doubling : {false, true}) {
-    for (const std::vector<int>& split : std::vector<std::vector<int>>{
-             {2, 2}, {3, 1}, {1, 3}, {2, 2, 2}, {1, 2, 4}, {4, 4}, {2, 1, 2, 1, 2}})
+    for (const std::vector<int>& split :
+         std::vector<std::vector<int>>{{2, 2}, {3, 1}, {1, 3}, {2, 2, 2}, {1, 2, 4}, {4, 4}, {2, 1, 2, 1, 2}})
       all.push_back({split, doubling});
   }
   return all;
@@ -152,8 +152,7 @@ TEST(HierarchicalTraffic, each_host_sends_only_what_two_single_ranks_would) {
   constexpr std::size_t kCount = 60'000;
   std::atomic<std::size_t> bytes{0};
   run_ranks(
-      6,
-      [](Session& session) { check_allreduce(session, {DType::kFloat32, ReduceOp::kSum, kCount, true}); },
+      6, [](Session& session) { check_allreduce(session, {DType::kFloat32, ReduceOp::kSum, kCount, true}); },
       {.host_split = {3, 3},
        .settings = {.route = {.doubling = false}},
        .shared_memory = true,
@@ -182,19 +181,18 @@ Bytes sum_amid(Session& session, std::size_t others) {
 /// Whether a tensor's bits depend on whether it travels with another one.
 bool depends_on_company(bool deterministic, bool shared_memory) {
   std::atomic<bool> depends{false};
-  run_ranks(
-      6,
-      [&](Session& session) {
-        const Bytes alone = sum_amid(session, 0);
-        // Whether the two meet in one batch is a matter of time.
-        for (int attempt = 0; attempt < 40; ++attempt) {
-          if (sum_amid(session, 1) != alone) depends = true;
-          run(session, barrier());
-        }
-      },
-      {.host_split = {2, 2, 2},
-       .settings = {.deterministic = deterministic, .route = {.doubling = false}},
-       .shared_memory = shared_memory});
+  run_ranks(6,
+            [&](Session& session) {
+              const Bytes alone = sum_amid(session, 0);
+              // Whether the two meet in one batch is a matter of time.
+              for (int attempt = 0; attempt < 40; ++attempt) {
+                if (sum_amid(session, 1) != alone) depends = true;
+                run(session, barrier());
+              }
+            },
+            {.host_split = {2, 2, 2},
+             .settings = {.deterministic = deterministic, .route = {.doubling = false}},
+             .shared_memory = shared_memory});
   return depends;
 }
 

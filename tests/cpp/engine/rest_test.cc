@@ -61,6 +61,19 @@ TEST(Rest, sleeps_until_something_happens_where_arrivals_wake_the_engine) {
   EXPECT_TRUE(choose_rest(state).ends_early);
 }
 
+TEST(Rest, sleeps_begin_short_where_a_transport_may_hold_something_back) {
+  RestState state = notified(0ns);
+  state.moves_only_when_called = true;
+  Duration last = 0ns;
+  for (const Duration quiet : {0ms, 3ms, 100ms, 1000ms, 60'000ms}) {
+    state.quiet = quiet;
+    EXPECT_TRUE(choose_rest(state).ends_early);
+    EXPECT_GT(choose_rest(state).time, last);
+    EXPECT_LE(choose_rest(state).time, std::max<Duration>(quiet, 1ms));
+    last = choose_rest(state).time;
+  }
+}
+
 TEST(Rest, looks_by_itself_while_this_rank_makes_calls) {
   RestState state = notified(0ms);
   state.since_call = 5ms;

@@ -20,6 +20,7 @@
 #include "support/forwarding_transport.h"
 #include "transport/memory.h"
 #include "transport/shm/shm_transport.h"
+#include "transport/wake/linked_transport.h"
 
 namespace hora::testing {
 namespace {
@@ -123,6 +124,7 @@ std::unique_ptr<Transport> make_transport(std::shared_ptr<MemoryFabric> fabric, 
   const std::vector<int> split = split_of(size, options);
   std::unique_ptr<Transport> transport =
       std::make_unique<MemoryTransport>(std::move(fabric), Topology::split(rank, size, split));
+  if (options.links) transport = with_links(std::move(transport), *options.links);
   if (options.shared_memory) {
     HostMemoryOptions shared;
     shared.heap_bytes = kHeapBytes;

@@ -4,12 +4,14 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "api/session.h"
 #include "transport/group.h"
 #include "transport/shm/host_memory.h"
 #include "transport/transport.h"
+#include "transport/wake/connect.h"
 
 namespace hora::testing {
 
@@ -17,8 +19,8 @@ namespace hora::testing {
 using WrapTransport = std::function<std::unique_ptr<Transport>(std::unique_ptr<Transport>)>;
 
 struct RunOptions {
-  /// Ranks per host. Empty: all on one, or spread evenly over as many as HORA_TEST_HOSTS says, so that the same
-  /// tests run with several.
+  /// Ranks per host. Empty: all on one, or spread evenly over as many as HORA_TEST_HOSTS says, so that the
+  /// same tests run with several.
   std::vector<int> host_split = {};
   Settings settings = {};
   std::chrono::seconds deadline{60};
@@ -26,6 +28,8 @@ struct RunOptions {
   /// says, so that the same tests run with and without.
   bool shared_memory = std::getenv("HORA_TEST_SHARED_MEMORY") != nullptr;
   std::size_t slot_bytes = HostMemoryOptions{}.slot_bytes;
+  /// Connections over which ranks wake each other, above the in-memory transport.
+  std::optional<LinkOptions> links = {};
   WrapTransport wrap = {};
 };
 

@@ -18,7 +18,7 @@ void yield() {
 Group make_group(Transport& transport, std::vector<int> members, int tag, Group::Pump pump = yield) {
   const int rank =
       static_cast<int>(std::ranges::find(members, transport.topology().rank()) - members.begin());
-  return {transport, std::make_shared<const std::vector<int>>(std::move(members)), rank, tag, 100,
+  return {transport,      std::make_shared<const std::vector<int>>(std::move(members)), rank, tag, 100,
           std::move(pump)};
 }
 
