@@ -64,25 +64,20 @@ std::span<std::byte> RingAllreduce::buffer(std::size_t arrival, const Segment& s
 }
 
 void RingAllreduce::advance() {
-  start();
+  if (group_.size() == 1) return finish_alone();
   do {
+    while (may_send()) send_next();
     while (sent_ < sends_.size() && group_.done(sends_[sent_])) ++sent_;
     post_receives();
   } while (take_arrival());
 }
 
-/// Alone, there is nothing to send and nothing to wait for.
-void RingAllreduce::start() {
-  if (group_.size() == 1) {
-    while (finished_ < available_) finish_(order_[finished_++]);
-    return;
-  }
-  for (; started_ < std::min(first_chunk_, available_); ++started_) send(sums(order_[started_]));
+void RingAllreduce::finish_alone() {
+  while (finished_ < available_) finish_(order_[finished_++]);
 }
 
 /// Results may go where sums are, once those have been sent.
 void RingAllreduce::post_receives() {
-  if (group_.size() == 1) return;
   for (; posted_ < std::min(arrived_ + kDepth, arriving_sums_ + before_own_); ++posted_) {
     if (posted_ < arriving_sums_) {
       receives_[posted_ % kDepth] = group_.recv(prev_, buffer(posted_, order_[first_chunk_ + posted_]));
@@ -98,14 +93,12 @@ void RingAllreduce::post_receives() {
 bool RingAllreduce::take_arrival() {
   if (arrived_ == posted_) return false;
   const bool is_sum = arrived_ < arriving_sums_;
-  const std::size_t position = is_sum ? first_chunk_ + arrived_ : arrived_ - arriving_sums_;
-  if (is_sum && position >= available_) return false;
+  if (is_sum && first_chunk_ + arrived_ >= available_) return false;
   if (!group_.done(receives_[arrived_ % kDepth])) return false;
   if (is_sum) {
-    add(position);
+    add(first_chunk_ + arrived_);
   } else {
     ++finished_;
-    if (position < passed_on_) send(results(order_[position]));
   }
   ++arrived_;
   return true;
@@ -114,22 +107,24 @@ bool RingAllreduce::take_arrival() {
 void RingAllreduce::add(std::size_t position) {
   const Segment& segment = order_[position];
   reduce_into(sums(segment).data(), buffer(arrived_, segment).data(), segment.count, memory_.type, op_);
-  if (position < before_own_) {
-    send(sums(segment));
-  } else {
-    complete(position);
-  }
-}
-
-void RingAllreduce::complete(std::size_t position) {
-  const Segment& segment = order_[position];
+  if (position < before_own_) return;
   finish_(segment);
   ++finished_;
-  send(results(segment));
 }
 
-void RingAllreduce::send(std::span<const std::byte> data) {
-  sends_.push_back(group_.send(next_, data));
+/// The first chunk goes out as the own sums are there, everything else in the order in which it arrives.
+/// Ranks whose chunks are all longer than nothing never wait for each other in a circle here: the one that
+/// has sent least has got at least as much.
+bool RingAllreduce::may_send() const {
+  const std::size_t next = sends_.size();
+  if (group_.size() == 1 || next == order_.size() + passed_on_ || next >= arrived_ + kMostAhead) return false;
+  return next < first_chunk_ ? next < available_ : arrived_ > next - first_chunk_;
+}
+
+void RingAllreduce::send_next() {
+  const std::size_t number = sends_.size();
+  const Segment& segment = order_[number % order_.size()];
+  sends_.push_back(group_.send(next_, number < before_own_ ? sums(segment) : results(segment)));
 }
 
 }  // namespace hora

@@ -63,16 +63,18 @@ class RingAllreduce {
  private:
   // Receives posted ahead.
   static constexpr std::size_t kDepth = 4;
+  // A rank is so many messages ahead of what has come to it: more would pile up in buffers of MPI.
+  static constexpr std::size_t kMostAhead = 16;
 
   [[nodiscard]] std::span<std::byte> sums(const Segment& segment) const;
   [[nodiscard]] std::span<std::byte> results(const Segment& segment) const;
   [[nodiscard]] std::span<std::byte> buffer(std::size_t arrival, const Segment& segment) const;
-  void start();
+  void finish_alone();
   void post_receives();
   [[nodiscard]] bool take_arrival();
   void add(std::size_t position);
-  void complete(std::size_t position);
-  void send(std::span<const std::byte> data);
+  [[nodiscard]] bool may_send() const;
+  void send_next();
 
   const Group& group_;
   const Memory memory_;
@@ -93,7 +95,7 @@ class RingAllreduce {
   std::size_t arriving_sums_;
   std::size_t finished_ = 0;
   std::array<Transfer, kDepth> receives_;
-  std::vector<Transfer> sends_;  // first the sums of each position below before_own_, then results
+  std::vector<Transfer> sends_;  // of each position: sums, and results of the own chunk; then other results
   std::size_t sent_ = 0;
 };
 
