@@ -20,9 +20,12 @@ __all__ = [
     "local_rank",
     "local_size",
     "rank",
+    "session_number",
     "shutdown",
     "size",
 ]
+
+_starts = 0
 
 
 def init(comm: Any = None, process_sets: str | Iterable[ProcessSet | Iterable[int]] | None = None) -> None:
@@ -66,6 +69,8 @@ def init(comm: Any = None, process_sets: str | Iterable[ProcessSet | Iterable[in
     process_exit.arm()
     _core.init(*scope_of(comm))
     process_exit.started()
+    if is_start:
+        count_start()
     try:
         for process_set in sets:
             if process_set.process_set_id is not None:
@@ -79,6 +84,17 @@ def init(comm: Any = None, process_sets: str | Iterable[ProcessSet | Iterable[in
         if is_start:
             shutdown()
         raise
+
+
+def count_start() -> None:
+    """Give the session that begins a number."""
+    global _starts
+    _starts += 1
+
+
+def session_number() -> int:
+    """Return how often hora has been started: what was agreed in one session does not hold in the next."""
+    return _starts
 
 
 def scope_of(comm: Any) -> tuple[list[int], int | None]:

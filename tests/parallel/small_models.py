@@ -31,3 +31,12 @@ def assert_close(model: torch.nn.Module, expected: torch.nn.Module) -> None:
 def reductions() -> int:
     """Return how many tensors this rank has reduced so far."""
     return hora.metrics()["tensors"]
+
+
+def reductions_of(steps: int, gradients: int, apart: int = 0) -> int:
+    """Return how many tensors an optimizer reduces in its first steps.
+
+    In the first they are the gradients and a vote on putting them into a bucket, then the bucket and the
+    gradients that stay apart, such as those of explicit groups.
+    """
+    return gradients + 1 + (steps - 1) * (apart + (gradients > apart)) if steps else 0

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from harness.peers import Peers
-from small_models import assert_close, data, linear, reductions, sgd
+from small_models import assert_close, data, linear, reductions, reductions_of, sgd
 
 import hora.torch as hvd
 
@@ -60,9 +60,9 @@ def test_clipping_between_synchronize_and_step(guarded: bool, peers: Peers) -> N
     model, expected = linear(1), linear(1)
     optimizer = hvd.DistributedOptimizer(sgd(model), named_parameters=model.named_parameters())
     inner = sgd(expected)
+    before = reductions()
     for step in range(3):
         optimizer.zero_grad()
-        before = reductions()
         (10 * (peers.rank + 1) * model(data(step, peers.rank)).sum()).backward()
         optimizer.synchronize()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -71,7 +71,7 @@ def test_clipping_between_synchronize_and_step(guarded: bool, peers: Peers) -> N
                 warnings.simplefilter("error")
                 with optimizer.skip_synchronize():
                     optimizer.step()
-            assert reductions() - before == 2
+            assert reductions() - before == reductions_of(step + 1, 2)
         else:
             with pytest.warns(UserWarning, match=r"called without optimizer\.skip_synchronize\(\)"):
                 optimizer.step()
@@ -112,8 +112,10 @@ def test_one_reduction_per_parameter_and_step(options: str, stepping: str, peers
             scaler.scale(loss).backward()
         return loss
 
-    for _ in range(3):
-        before, batches = hvd.metrics()["tensors"], hvd.metrics()["batches"]
+    apart = {"fp16": 4, "one group": 4}.get(options, 0)
+    before = reductions()
+    for step in range(3):
+        batches = hvd.metrics()["batches"]
         loss = None if stepping == "closure" else backward()
         if stepping == "synchronize":
             optimizer.synchronize()
@@ -128,6 +130,7 @@ def test_one_reduction_per_parameter_and_step(options: str, stepping: str, peers
         else:
             optimizer.step()
         assert loss is not None
-        assert hvd.metrics()["tensors"] - before == 4
-        assert 1 <= hvd.metrics()["batches"] - batches <= 4
+        done = 4 * (step + 1) if options == "fp16" else reductions_of(step + 1, 4, apart)
+        assert reductions() - before == done
+        assert 1 <= hvd.metrics()["batches"] - batches <= 5
     peers.assert_same_bits(*model.parameters())

@@ -10,7 +10,7 @@ import torch
 from hora import _core
 from hora._adapter import Ref
 
-__all__ = ["TorchAdapter", "dtype_code"]
+__all__ = ["TorchAdapter", "dtype_code", "has_code"]
 
 _CODES: dict[torch.dtype, int] = {getattr(torch, name): code for name, code in _core.DTYPES.items()}
 
@@ -41,6 +41,11 @@ def dtype_code(dtype: torch.dtype) -> int:
     if code is None:
         raise ValueError(f"tensors of {dtype} are not supported, only {', '.join(_core.DTYPES)}")
     return code
+
+
+def has_code(dtype: torch.dtype) -> bool:
+    """Return whether tensors of the dtype can be sent."""
+    return dtype in _CODES
 
 
 class TorchAdapter:

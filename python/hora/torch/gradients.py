@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import torch
 
 from hora import _core
-from hora._arguments import set_id
+from hora._arguments import Sum, set_id
 from hora._calls import refuse
 from hora._handle import Handle, synchronize
 from hora.compression import Compressor, NoneCompressor
@@ -34,9 +34,17 @@ class GradientRule:
     sparse_as_dense: bool
     process_set: ProcessSet
 
+    @property
+    def is_uncompressed(self) -> bool:
+        return self.compression is NoneCompressor
+
+    def voting(self) -> GradientRule:
+        """Return the rule by which the same ranks count votes."""
+        return replace(self, op=Sum, prescale=1.0, postscale=1.0)
+
     def is_plain(self, gradient: torch.Tensor) -> bool:
         """Return whether the gradient is reduced as it is, so that :meth:`start_plain` may begin it."""
-        return self.compression is NoneCompressor and not gradient.is_sparse
+        return self.is_uncompressed and not gradient.is_sparse
 
     def start_plain(self, pending: list[Pending]) -> None:
         """Begin to reduce gradients as they are, all with one call into the core where it knows their type.

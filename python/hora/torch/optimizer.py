@@ -20,7 +20,7 @@ from hora.compression import Compressor, NoneCompressor
 from hora.process_sets import ProcessSet, global_process_set
 from hora.torch.adasum import AdasumOptimizer, UpdateRule
 from hora.torch.gradients import GradientRule
-from hora.torch.parameters import make_buckets, parameter_names
+from hora.torch.parameters import make_start_groups, parameter_names
 from hora.torch.reducing import Closure, ReducingOptimizer, check_passes
 from hora.torch.reduction import GradientReduction
 
@@ -49,6 +49,11 @@ def DistributedOptimizer(
     the rest of the pass; ``step()`` waits for all. The result lies in ``p.grad``. A gradient that a rank
     does not have counts as zero. Parameters that need no gradient are left alone; once they do, or are
     added by ``add_param_group``, they take part. With one rank the optimizer behaves as before.
+
+    From the second step on, small dense gradients lie in *buckets*: flat tensors in memory that the ranks of
+    a host share, each reduced at once. There ``p.grad`` is the same tensor in every step. The next backward
+    pass overwrites it, also after ``zero_grad()`` has set ``p.grad`` to None: clone what you want to keep.
+    Another tensor that you assign to ``p.grad`` is copied there and replaced in the next round.
 
     Gradients must not be changed between ``backward()`` and ``step()`` without ``synchronize()``. For
     example, with a ``GradScaler`` and clipping::
@@ -134,14 +139,14 @@ def DistributedOptimizer(
         process_set=process_set,
     )
     names = parameter_names(optimizer.param_groups, named_parameters)
-    buckets = make_buckets(optimizer.param_groups, groups, num_groups)
+    start_groups = make_start_groups(optimizer.param_groups, groups, num_groups)
     passes = check_passes(backward_passes_per_step)
     prefix = f"optimizer{next(_ordinals)}"
     if op == Adasum and process_set.included() and len(process_set.ranks) > 1:
         adasum = wrap(optimizer, AdasumOptimizer)
         adasum._rule = UpdateRule(prefix, names, compression, process_set)
         return adasum
-    reduction = GradientReduction(prefix, names, rule, buckets, passes)
+    reduction = GradientReduction(prefix, names, rule, start_groups, passes)
     reduction.watch(optimizer.param_groups)
     wrapped = wrap(optimizer, ReducingOptimizer)
     wrapped._reduction = reduction

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["Bucket", "ParameterGroups", "make_buckets", "parameter_names"]
+__all__ = ["ParameterGroups", "StartGroup", "make_start_groups", "parameter_names"]
 
 ParameterGroups = list[dict[str, Any]]
 
@@ -40,30 +40,37 @@ def parameter_names(
     return names
 
 
-class Bucket:
+class StartGroup:
     """Parameters whose gradients begin their reduction together, when the last of them is computed."""
 
     def __init__(self, members: Iterable[torch.Tensor]) -> None:
         self.members = list(members)
         self._missing: set[int] = set()
+        self._waiting: dict[int, torch.Tensor] = {}
         self.refill()
 
     def refill(self) -> None:
         """Expect a gradient of every member that needs one."""
         self._missing = {id(member) for member in self.members if member.requires_grad}
+        self._waiting.clear()
 
-    def complete_with(self, parameter: torch.Tensor) -> bool:
-        """Note that a member's gradient is there; return whether it was the last one."""
+    def complete_with(self, parameter: torch.Tensor) -> list[torch.Tensor]:
+        """Note that a member's gradient is there; return those to begin, once none is missing."""
         self._missing.discard(id(parameter))
-        return not self._missing
+        self._waiting[id(parameter)] = parameter
+        if self._missing:
+            return []
+        ready = list(self._waiting.values())
+        self._waiting.clear()
+        return ready
 
 
-def make_buckets(
+def make_start_groups(
     groups: ParameterGroups, wanted: int | Iterable[Iterable[torch.Tensor]] | None, num_groups: int
-) -> list[Bucket]:
-    """Return the buckets that the arguments ``groups`` and ``num_groups`` ask for.
+) -> list[StartGroup]:
+    """Return what the arguments ``groups`` and ``num_groups`` ask for.
 
-    A number splits the parameters in their order into so many runs of about equal length. A bucket decides
+    A number splits the parameters in their order into so many runs of about equal length. A group decides
     only when this rank sends, so ranks may split differently.
     """
     if num_groups:
@@ -75,14 +82,14 @@ def make_buckets(
         if isinstance(wanted, bool) or wanted < 0:
             raise ValueError(f"groups must be a number of groups or lists of parameters, not {wanted!r}")
         return split_evenly([p for group in groups for p in group["params"]], wanted)
-    return [Bucket(members) for members in check_lists(groups, wanted)]
+    return [StartGroup(members) for members in check_lists(groups, wanted)]
 
 
-def split_evenly(parameters: list[torch.Tensor], count: int) -> list[Bucket]:
+def split_evenly(parameters: list[torch.Tensor], count: int) -> list[StartGroup]:
     """Cut the parameters into runs whose lengths differ by one at most; fewer when there are too few."""
     count = min(count, len(parameters))
     ends = [round(len(parameters) * index / count) for index in range(count + 1)]
-    return [Bucket(parameters[start:end]) for start, end in itertools.pairwise(ends)]
+    return [StartGroup(parameters[start:end]) for start, end in itertools.pairwise(ends)]
 
 
 def check_lists(
