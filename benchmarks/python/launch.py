@@ -8,10 +8,13 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
 
 ROOT = Path(__file__).parents[2]
 OUTPUT = ROOT / "build" / "bench"
@@ -84,13 +87,13 @@ def run(command: Sequence[str], limit_s: float, environment: Mapping[str, str] |
     return output
 
 
-def run_twice(command: Sequence[str], limit_s: float, environment: Mapping[str, str] | None = None) -> str:
-    """Run a command, once more if it fails: one crash is told, but does not cost what was measured before."""
+def twice(attempt: Callable[[], Result]) -> Result:
+    """Make an attempt, another if it fails: one crash is told, but does not cost what was measured before."""
     try:
-        return run(command, limit_s, environment)
+        return attempt()
     except LaunchFailed as failure:
         print(f"# failed, is tried once more: {failure}", flush=True)
-        return run(command, limit_s, environment)
+        return attempt()
 
 
 def tail(text: str, lines: int = 40) -> str:
@@ -132,7 +135,7 @@ def alternate(
                 print(f"  round {number + 1} of {rounds}, {ranks} ranks: {names}", flush=True)
                 words = [*arguments, "--contenders", *launch.contenders, "--json", str(file)]
                 command = [*(start or mpirun(ranks)), sys.executable, str(script), *words]
-                output = run_twice(command, limit_s, launch.environment)
+                output = twice(partial(run, command, limit_s, launch.environment))
                 remarks = [line for line in output.splitlines() if line.startswith("# ") and not number]
                 print(*remarks, sep="\n", end="\n" if remarks else "", flush=True)
                 results.append(json.loads(file.read_text()))

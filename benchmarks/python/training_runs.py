@@ -9,11 +9,12 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from launch import mpirun, run_twice
+from launch import mpirun, run, twice
 from shared_page import PAGE_BYTES
 from trainers import LAUNCHES, SERVED
 
@@ -36,17 +37,22 @@ class Run:
 
 def train(contender: str, workload: str, ranks: int, steps: int, *arguments: str) -> Run:
     """Train on `ranks` ranks; a parameter server comes in addition."""
+    words = ["--contender", contender, "--workload", workload, "--steps", str(steps), *arguments]
+    command = [*mpirun(ranks + (contender in SERVED)), sys.executable, str(WORKER), *words]
+    results = twice(partial(launch, command, contender, ranks))
+    slowest = {key: max((each[key] for each in results), key=median) for key in ("step_s", "exchange_s")}
+    return Run(**slowest, one_way_us=results[0]["one_way_us"])
+
+
+def launch(command: list[str], contender: str, ranks: int) -> list[dict[str, Any]]:
+    """Run a command of ranks that meet in a new folder, and return what each has left there."""
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(prefix="hora-bench-", dir=memory if memory.is_dir() else None) as folder:
         page = Path(folder) / "page"
         page.touch()
         os.truncate(page, PAGE_BYTES)
-        words = ["--contender", contender, "--workload", workload, "--steps", str(steps), *arguments]
-        command = [*mpirun(ranks + (contender in SERVED)), sys.executable, str(WORKER), *words]
-        run_twice(command, LIMIT_S, {**LAUNCHES[contender].environment, "HORA_BENCH_FOLDER": folder})
-        results = [json.loads((Path(folder) / f"{rank}.json").read_text()) for rank in range(ranks)]
-    slowest = {key: max((each[key] for each in results), key=median) for key in ("step_s", "exchange_s")}
-    return Run(**slowest, one_way_us=results[0]["one_way_us"])
+        run(command, LIMIT_S, {**LAUNCHES[contender].environment, "HORA_BENCH_FOLDER": folder})
+        return [json.loads((Path(folder) / f"{rank}.json").read_text()) for rank in range(ranks)]
 
 
 def median(values: Sequence[float]) -> float:

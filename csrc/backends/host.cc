@@ -24,7 +24,14 @@ void HostBackend::run(const Batch& batch, std::span<Submission> calls, const Gro
     const auto end =
         std::ranges::find_if(rest, [&](const HostTensor& tensor) { return dtype_of(tensor) != dtype; });
     const auto count = static_cast<std::size_t>(end - rest.begin());
-    op_spec(batch.signature().op).run_on_host({group, batch, dtype, rest.first(count), staging_, scratch_});
+    try {
+      op_spec(batch.signature().op).run_on_host({group, batch, dtype, rest.first(count), staging_, scratch_});
+    } catch (...) {
+      // The transport may still have transfers under way.
+      staging_.abandon();
+      scratch_.abandon();
+      throw;
+    }
     rest = rest.subspan(count);
   }
 }

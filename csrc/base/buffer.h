@@ -20,6 +20,12 @@ class Buffer {
     return {memory_.get(), bytes};
   }
 
+  /// Leaves the memory to whoever may still write to it, for good.
+  void abandon() {
+    static_cast<void>(memory_.release());
+    capacity_ = 0;
+  }
+
  private:
   std::unique_ptr<std::byte[]> memory_;
   std::size_t capacity_ = 0;

@@ -129,10 +129,10 @@ const std::vector<SettingInfo>& table() {
          s.route.across_bytes = static_cast<std::uint32_t>(parse_number(v, 1, std::uint64_t{1} << 30));
        }},
       {"HORA_DETERMINISTIC", "false", "true or false",
-       "Makes results the same to the last bit from run to run also between hosts, where the order of a sum "
-       "otherwise depends on what a tensor travels with: every call travels alone. On one host with shared "
-       "memory "
-       "they always are, and nothing changes. Rank 0 decides for all.",
+       "Makes results the same to the last bit from run to run also between hosts and of Adasum, where the "
+       "order of a sum otherwise depends on what a tensor travels with: such calls travel alone. All others "
+       "on "
+       "one host with shared memory always are. Rank 0 decides for all.",
        [](Settings& s, std::string_view v) { s.deterministic = parse_flag(v); }},
       {"HORA_LOG_LEVEL", "warning", "trace, debug, info, warning, error or off", "What is written to stderr.",
        [](Settings& s, std::string_view v) { s.log_level = parse_log_level(v); }, "HOROVOD_LOG_LEVEL"},

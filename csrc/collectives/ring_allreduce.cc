@@ -72,6 +72,11 @@ void RingAllreduce::advance() {
   } while (take_arrival());
 }
 
+bool RingAllreduce::is_over() const {
+  const std::size_t to_send = group_.size() == 1 ? 0 : order_.size() + passed_on_;
+  return finished_ == order_.size() && sent_ == to_send;
+}
+
 void RingAllreduce::finish_alone() {
   while (finished_ < available_) finish_(order_[finished_++]);
 }
@@ -113,11 +118,13 @@ void RingAllreduce::add(std::size_t position) {
 }
 
 /// The first chunk goes out as the own sums are there, everything else in the order in which it arrives.
-/// Ranks whose chunks are all longer than nothing never wait for each other in a circle here: the one that
-/// has sent least has got at least as much.
+/// Ranks do not wait for each other in a circle here: each that is too far ahead of its arrivals has sent
+/// more than the one before it, which cannot be so all around the ring.
 bool RingAllreduce::may_send() const {
   const std::size_t next = sends_.size();
-  if (group_.size() == 1 || next == order_.size() + passed_on_ || next >= arrived_ + kMostAhead) return false;
+  if (next == order_.size() + passed_on_) return false;
+  const bool has_everything = arrived_ == arriving_sums_ + before_own_;
+  if (!has_everything && next >= arrived_ + kMostAhead) return false;
   return next < first_chunk_ ? next < available_ : arrived_ > next - first_chunk_;
 }
 

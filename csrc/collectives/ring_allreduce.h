@@ -58,7 +58,7 @@ class RingAllreduce {
   /// So many results are there: first the segments of the own chunk, then the others in ring order.
   [[nodiscard]] std::size_t finished() const { return finished_; }
   /// Everything has come and gone.
-  [[nodiscard]] bool is_over() const { return finished_ == order_.size() && sent_ == sends_.size(); }
+  [[nodiscard]] bool is_over() const;
 
  private:
   // Receives posted ahead.
@@ -89,8 +89,7 @@ class RingAllreduce {
   std::size_t segment_bytes_ = 0;
   std::byte* buffers_;
   std::size_t available_ = 0;
-  std::size_t started_ = 0;  // of the first chunk
-  std::size_t posted_ = 0;   // arrivals: sums in ring order from the second chunk on, then results
+  std::size_t posted_ = 0;  // arrivals: sums in ring order from the second chunk on, then results
   std::size_t arrived_ = 0;
   std::size_t arriving_sums_;
   std::size_t finished_ = 0;

@@ -18,9 +18,9 @@ namespace hora {
 ///
 /// Between ranks that share no memory the size decides. Inside a host, which way is best depends on what the
 /// cores share, which virtual machines change while they run. So the root times what it runs: for each op and
-/// each power of two of sizes it keeps the last times of every candidate and takes the one whose best recent
-/// time is lowest; every now and then another one has a try. Results do not depend on the choice. What a
-/// setting fixes is not tried.
+/// each power of two of sizes, and for all sizes from 1 MiB together, it keeps the last times of every
+/// candidate and takes the one whose best recent time is lowest; every now and then another one has a try.
+/// Results do not depend on the choice. What a setting fixes is not tried.
 class RouteChooser {
  public:
   explicit RouteChooser(const Settings& settings) : fixed_(settings.route) {}
@@ -48,7 +48,7 @@ class RouteChooser {
     std::size_t best = 0;
     std::size_t next_try = 0;
   };
-  using Key = std::pair<OpKind, int>;  // and the number of bits of the size
+  using Key = std::pair<OpKind, int>;  // and the number of bits of the size, up to that of a large one
 
   [[nodiscard]] static std::uint64_t bytes_of(const Batch& batch);
   [[nodiscard]] static Key key_of(const Batch& batch);

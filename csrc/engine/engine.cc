@@ -35,17 +35,18 @@ constexpr auto kNapInBatch = std::chrono::microseconds(50);
 // A look at the clock costs as much as some spins.
 constexpr int kLooksPerClock = 64;
 
-/// Inside a host with shared memory results do not depend on what is in a batch.
+/// Inside a host with shared memory results do not depend on what is in a batch, but for Adasum.
 std::uint64_t fusion_threshold(const Settings& settings, Transport& transport) {
   const bool may_depend = transport.topology().host_count() > 1 || transport.host_memory() == nullptr;
   return settings.deterministic && may_depend ? 0 : settings.fusion_threshold;
 }
 
 NegotiatorOptions negotiator_options(const Settings& settings, Transport& transport, RouteChooser& chooser) {
-  return {{fusion_threshold(settings, transport), settings.piece_bytes, fusable_ops()},
-          settings.cache_capacity,
-          settings.joins_like_horovod,
-          [&chooser](const Batch& batch) { return chooser.choose(batch); }};
+  return {
+      {fusion_threshold(settings, transport), settings.piece_bytes, fusable_ops(), settings.deterministic},
+      settings.cache_capacity,
+      settings.joins_like_horovod,
+      [&chooser](const Batch& batch) { return chooser.choose(batch); }};
 }
 
 /// This rank's place among those with which it exchanges messages.

@@ -14,6 +14,7 @@ bool are_alike(const Signature& one, const Signature& other) {
 }
 
 bool may_share_batch(const Signature& signature, const FusionOptions& options) {
+  if (options.adasum_alone && signature.reduce == ReduceOp::kAdasum) return false;
   return options.fusable[static_cast<std::size_t>(signature.op)] && options.threshold_bytes != 0 &&
          !signature.tensors.empty() && signature.is_uniform();
 }

@@ -23,6 +23,7 @@ struct FusionOptions {
   std::uint64_t threshold_bytes = 0;
   std::uint64_t piece_bytes = 0;
   std::array<bool, kOpCount> fusable{};  ///< by op
+  bool adasum_alone = false;             ///< its last bits depend on where in a batch a tensor lies
 };
 
 /// Puts ready calls into batches: calls of a fusable op that differ only in names and shapes, and to which

@@ -112,6 +112,15 @@ class InBlocks {
     return slots_ == nullptr ? 0 : slots_->take_blocks(blocks_.size());
   }
 
+  /// A rank that is alone on its host never waits here for another.
+  void look_around() {
+    if (slots_ != nullptr) {
+      slots_->look_around();
+    } else {
+      across_->pump();
+    }
+  }
+
   void await_ring() {
     ring_->advance();
     if (!ring_->is_over()) across_->pump();
@@ -171,9 +180,11 @@ class InBlocks {
       if (ring_) reduce(block, slice_of(block, own), number);
       slots_->free_through(number);
     }
-    if (!ring_) return;
-    ring_->make_available(position + 1);
-    ring_->advance();
+    if (ring_) {
+      ring_->make_available(position + 1);
+      ring_->advance();
+    }
+    look_around();
   }
 
   void reduce(const Range& block, const Range& slice, std::uint32_t number) {

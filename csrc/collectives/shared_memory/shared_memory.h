@@ -17,7 +17,7 @@ namespace hora {
 
 /// Size of the blocks in which `bytes` move: as the route says, larger where there would be too many of them.
 [[nodiscard]] inline std::size_t block_bytes(const Route& route, std::size_t bytes, std::size_t most) {
-  const std::size_t least = bytes / (Slots::kMostBlocks / 4) / kLine * kLine;
+  const std::size_t least = (bytes / (Slots::kMostBlocks / 32) + kLine - 1) / kLine * kLine;
   return std::min(std::max<std::size_t>(route.block_bytes, least), most);
 }
 [[nodiscard]] inline std::size_t block_bytes(const Slots& slots, const Route& route, std::size_t bytes) {

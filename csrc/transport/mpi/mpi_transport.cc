@@ -80,6 +80,13 @@ MpiTransport::~MpiTransport() {
   int finalized = 0;
   MPI_Finalized(&finalized);
   if (finalized != 0) return;
+  // What a broken session has left under way refers to memory that may be gone; MPI must not touch it any
+  // more. What control messages refer to lives on.
+  if (under_way_ > 0) {
+    static_cast<void>(frames_.release());
+    new std::deque<Sending>(std::move(sending_));
+    return;
+  }
   for (MPI_Request& request : receiving_) {
     if (request == MPI_REQUEST_NULL) continue;
     MPI_Cancel(&request);
@@ -134,7 +141,7 @@ bool MpiTransport::receive(Incoming& incoming) {
     if (complete == 0) return false;
     int length = 0;
     MPI_Get_count(&status, MPI_BYTE, &length);
-    const std::span<const std::byte> frame(frames_[next_slot_].data(), static_cast<std::size_t>(length));
+    const std::span<const std::byte> frame((*frames_)[next_slot_].data(), static_cast<std::size_t>(length));
     const bool is_whole = add_frame(status.MPI_SOURCE, frame, incoming);
     post_receive(next_slot_);
     next_slot_ = (next_slot_ + 1) % kSlots;
@@ -151,7 +158,7 @@ bool MpiTransport::add_frame(int peer, std::span<const std::byte> frame, Incomin
 }
 
 void MpiTransport::post_receive(std::size_t slot) {
-  check_mpi(MPI_Irecv(frames_[slot].data(), static_cast<int>(kFrameBytes), MPI_BYTE, MPI_ANY_SOURCE,
+  check_mpi(MPI_Irecv((*frames_)[slot].data(), static_cast<int>(kFrameBytes), MPI_BYTE, MPI_ANY_SOURCE,
                       kControlTag, control_, &receiving_[slot]),
             "MPI_Irecv");
 }
@@ -160,6 +167,7 @@ Ticket MpiTransport::send(int peer, int tag, std::span<const std::byte> data) {
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(MPI_Isend(data.data(), static_cast<int>(data.size()), MPI_BYTE, peer, tag, data_, &request),
             "MPI_Isend");
+  ++under_way_;
   return to_ticket(request);
 }
 
@@ -167,6 +175,7 @@ Ticket MpiTransport::recv(int peer, int tag, std::span<std::byte> data) {
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(MPI_Irecv(data.data(), static_cast<int>(data.size()), MPI_BYTE, peer, tag, data_, &request),
             "MPI_Irecv");
+  ++under_way_;
   return to_ticket(request);
 }
 
@@ -175,7 +184,9 @@ bool MpiTransport::done(Ticket& ticket) {
   MPI_Request request = to_request(ticket);
   int complete = 0;
   check_mpi(MPI_Test(&request, &complete, MPI_STATUS_IGNORE), "MPI_Test");
-  return complete != 0;
+  if (complete == 0) return false;
+  --under_way_;
+  return true;
 }
 
 }  // namespace hora

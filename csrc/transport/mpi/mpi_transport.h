@@ -4,6 +4,7 @@
 
 #include <array>
 #include <deque>
+#include <memory>
 #include <unordered_map>
 
 #include "base/bell.h"
@@ -44,6 +45,7 @@ class MpiTransport final : public Transport {
   static constexpr std::size_t kSlots = 8;
 
   using Frame = std::array<std::byte, kFrameBytes>;
+  using Frames = std::array<Frame, kSlots>;
   struct Sending {
     MPI_Request request;
     Bytes frame;
@@ -55,10 +57,11 @@ class MpiTransport final : public Transport {
   MPI_Comm data_;
   const Topology topology_;
   std::deque<Sending> sending_;
-  std::array<Frame, kSlots> frames_;
+  std::unique_ptr<Frames> frames_ = std::make_unique<Frames>();
   std::array<MPI_Request, kSlots> receiving_;
   std::size_t next_slot_ = 0;
   std::unordered_map<int, Bytes> partial_;  // by sender: a message of several frames
+  std::size_t under_way_ = 0;               // sends and receives of data that are not known to be complete
   Bell bell_;
 };
 

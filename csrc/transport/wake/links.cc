@@ -10,6 +10,12 @@
 #include "transport/wake/greeting.h"
 
 namespace hora {
+namespace {
+
+// Messages may come that nothing tells of.
+constexpr Duration kUnwholeSleep = std::chrono::milliseconds(2);
+
+}  // namespace
 
 Links::Links(std::vector<Connection> connections, bool is_whole) : is_whole_(is_whole) {
   for (Connection& connection : connections)
@@ -46,18 +52,20 @@ void Links::look() {
 void Links::sleep(int bell, Duration at_most) {
   const TimePoint until = Clock::now() + at_most;
   do {
-    if (!may_sleep()) return std::this_thread::yield();
+    if (!may_sleep(bell)) return std::this_thread::yield();
+    if (!is_whole_) return await_event(bell, std::min(at_most, kUnwholeSleep));
   } while (!wait(bell, until));
 }
 
 /// Tells everybody, unless a message is on its way.
-bool Links::may_sleep() {
+bool Links::may_sleep(int bell) {
   const std::lock_guard lock(mutex_);
   const auto is_owed = [](const Link& link) { return link.announced > link.received; };
   if (std::ranges::any_of(links_, is_owed)) return false;
   for (Link& link : links_) {
     if (!std::exchange(link.has_told, true)) tell(link, Word::kAsleep, link.received);
   }
+  if (is_whole_) sleepers_bell_ = bell;
   return true;
 }
 
@@ -70,12 +78,20 @@ bool Links::wait(int bell, TimePoint until) {
       if (!link.has_ended) polled_.push_back({link.socket.descriptor(), POLLIN, 0});
     }
   }
-  if (!poll_until(polled_, until)) return true;
+  const bool is_late = !poll_until(polled_, until);
+  {
+    const std::lock_guard lock(mutex_);
+    sleepers_bell_ = kNobodySleeps;
+  }
+  if (is_late) return true;
   const bool has_rung = polled_.front().revents != 0;
   if (has_rung) hush_event(bell);
-  const bool was_whole = is_whole_;
   look();
-  return has_rung || was_whole != is_whole_;
+  return has_rung || !is_whole_;
+}
+
+void Links::end_sleep() {
+  if (sleepers_bell_ != kNobodySleeps) ring_event(sleepers_bell_);
 }
 
 void Links::tell(Link& link, Word word, std::uint64_t count) {
@@ -96,7 +112,7 @@ void Links::hear(Link& link) {
   }
 }
 
-void Links::take(Link& link, std::uint64_t coded) const {
+void Links::take(Link& link, std::uint64_t coded) {
   const std::uint64_t count = coded >> 1;
   if (static_cast<Word>(coded & 1) == Word::kAsleep) {
     link.peer_sleeps = true;
@@ -104,6 +120,7 @@ void Links::take(Link& link, std::uint64_t coded) const {
   } else {
     link.has_told = false;
     link.announced = std::max(link.announced, count);
+    end_sleep();
   }
 }
 
@@ -117,6 +134,7 @@ void Links::wake_if_late(Link& link) {
 void Links::end(Link& link) {
   link.has_ended = true;
   is_whole_ = false;
+  end_sleep();
 }
 
 }  // namespace hora

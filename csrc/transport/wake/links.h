@@ -45,6 +45,7 @@ class Links {
   void sleep(int bell, Duration at_most);
 
  private:
+  static constexpr int kNobodySleeps = -1;
   enum class Word : std::uint64_t { kAsleep, kWake };
   struct Link {
     int peer;
@@ -62,15 +63,17 @@ class Links {
   [[nodiscard]] Link* find(int peer);
   void tell(Link& link, Word word, std::uint64_t count);
   void hear(Link& link);
-  void take(Link& link, std::uint64_t coded) const;
+  void take(Link& link, std::uint64_t coded);
   void wake_if_late(Link& link);
   void end(Link& link);
-  [[nodiscard]] bool may_sleep();
+  void end_sleep();
+  [[nodiscard]] bool may_sleep(int bell);
   [[nodiscard]] bool wait(int bell, TimePoint until);
 
   std::mutex mutex_;
   std::vector<Link> links_;
   std::atomic<bool> is_whole_;
+  int sleepers_bell_ = kNobodySleeps;  // another thread may hear what a sleeper waits for
   std::vector<pollfd> polled_;
 };
 

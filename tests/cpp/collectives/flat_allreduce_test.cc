@@ -96,6 +96,18 @@ TEST_P(FlatAllreduce, in_a_ring_takes_chunks_of_any_segments_and_finishes_each_o
   });
 }
 
+TEST_P(FlatAllreduce, in_a_ring_takes_one_long_chunk_beside_empty_ones) {
+  run_groups(GetParam(), [](const Group& group) {
+    for (int longest = 0; longest < group.size(); ++longest) {
+      Chunks chunks(static_cast<std::size_t>(group.size()));
+      std::size_t count = 0;
+      for (; count < 100; ++count) chunks[static_cast<std::size_t>(longest)].push_back({count, 1});
+      EXPECT_EQ(ring(group, tensor_of(DType::kInt32, group.rank(), count), chunks, ReduceOp::kSum, false),
+                reduced_at(DType::kInt32, ReduceOp::kSum, group.size(), count));
+    }
+  });
+}
+
 TEST_P(FlatAllreduce, by_doubling_equals_the_serial_reference) {
   run_groups(GetParam(), [](const Group& group) {
     Buffer scratch;

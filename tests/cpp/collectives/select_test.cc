@@ -68,10 +68,34 @@ TEST(RouteChooser, sizes_are_learned_apart) {
   const auto likes = [](bool streaming) {
     return [=](const Route& route) { return route.streaming == streaming ? 1ms : 2ms; };
   };
-  run(chooser, allreduce_of(1 << 20), 1000, likes(false));
+  run(chooser, allreduce_of(1 << 17), 1000, likes(false));
   run(chooser, allreduce_of(1 << 24), 1000, likes(true));
-  EXPECT_FALSE(favourite(chooser, allreduce_of(1 << 20), likes(false)).streaming);
+  EXPECT_FALSE(favourite(chooser, allreduce_of(1 << 17), likes(false)).streaming);
   EXPECT_TRUE(favourite(chooser, allreduce_of(1 << 24), likes(true)).streaming);
+}
+
+TEST(RouteChooser, large_sizes_are_learned_together_by_their_speed) {
+  RouteChooser chooser({});
+  const auto time = [](std::int64_t mebibytes) {
+    return [=](const Route& route) { return (route.streaming ? 1ms : 2ms) * mebibytes; };
+  };
+  // The fastest way of a long tensor takes longer than any of a short one.
+  for (int at = 0; at < 100; ++at) {
+    run(chooser, allreduce_of(1 << 20), 1, time(1));
+    run(chooser, allreduce_of(64 << 20), 1, time(64));
+  }
+  EXPECT_TRUE(favourite(chooser, allreduce_of(1 << 20), time(1)).streaming);
+  EXPECT_TRUE(favourite(chooser, allreduce_of(256 << 20), time(256)).streaming);
+}
+
+TEST(RouteChooser, tries_every_way_once_within_the_first_batches) {
+  RouteChooser chooser({});
+  std::vector<Route> tried;
+  for (int at = 0; at < 14; ++at) {
+    const Route route = chooser.choose(allreduce_of(1 << 24));
+    if (std::ranges::find(tried, route) == tried.end()) tried.push_back(route);
+  }
+  EXPECT_EQ(tried.size(), 6u);
 }
 
 TEST(RouteChooser, small_batches_take_one_phase_at_once) {
@@ -105,7 +129,7 @@ TEST(RouteChooser, says_when_another_route_has_become_the_best) {
     batch.route = chooser.choose(batch);
     news += chooser.learn(batch, batch.route.streaming ? 1ms : 2ms);
   }
-  EXPECT_THAT(news, ::testing::HasSubstr("allreduce of up to"));
+  EXPECT_THAT(news, ::testing::HasSubstr("allreduce of 1 MiB and more"));
   EXPECT_THAT(news, ::testing::HasSubstr("streaming stores"));
 }
 

@@ -37,6 +37,17 @@ std::vector<std::string> batches_of(std::vector<ReadyCall> ready, std::uint64_t 
   return texts;
 }
 
+TEST(Fusion, of_adasum_can_be_switched_off) {
+  Signature adasum;
+  adasum.reduce = ReduceOp::kAdasum;
+  const std::vector<ReadyCall> calls{tensor("a", 1, adasum), tensor("b", 1), tensor("c", 1, adasum),
+                                     tensor("d", 1)};
+  FusionOptions some = options(kThreshold);
+  EXPECT_EQ(fuse(calls, some).size(), 2u);
+  some.adasum_alone = true;
+  EXPECT_EQ(fuse(calls, some).size(), 3u);
+}
+
 TEST(Fusion, nothing_ready_makes_no_batch) {
   EXPECT_TRUE(fuse({}, options(kThreshold)).empty());
 }

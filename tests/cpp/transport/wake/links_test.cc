@@ -133,6 +133,20 @@ TEST_F(OneLink, a_word_in_pieces_counts_when_it_is_whole) {
   });
 }
 
+TEST_F(OneLink, a_sleep_ends_too_when_another_thread_hears_the_word) {
+  for (Word number = 1; number <= 200; ++number) {
+    Duration slept{};
+    std::thread sleeper([&] { slept = sleep(5s); });
+    EXPECT_EQ(hear(), asleep(number - 1));
+    say(wake(number));
+    links_->look();
+    sleeper.join();
+    ASSERT_LT(slept, 4s) << number;
+    links_->count_received(kPeer);
+    hush_event(bell_.get());
+  }
+}
+
 TEST_F(OneLink, a_bell_ends_a_sleep) {
   ring_event(bell_.get());
   EXPECT_LT(sleep(kLongWait), kLongWait / 2);
