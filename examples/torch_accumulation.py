@@ -43,7 +43,7 @@ def main() -> None:
     hvd.check_consistency(model)
     if hvd.rank() == 0:
         print(f"last norm before clipping: {norm:.3f}")
-        print(f"gradients reduced per step and parameter: {reduced / options.steps / 4:.2f}")
+        print(f"tensors reduced per step of {options.passes} passes: {reduced / options.steps:.2f}")
 
 
 if __name__ == "__main__":

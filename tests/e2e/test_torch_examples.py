@@ -54,7 +54,10 @@ def test_gan() -> None:
 @pytest.mark.timeout(120)
 def test_accumulation() -> None:
     output = run_example("torch_accumulation.py", 2, "--steps", 5, "--passes", 3).output
-    assert "gradients reduced per step and parameter: 1.00" in output
+    reduced = re.search(r"tensors reduced per step of 3 passes: (\d+\.\d+)", output)
+    assert reduced, output
+    # Were gradients reduced in every pass, there would be three at least, even of one bucket.
+    assert 1 <= float(reduced[1]) < 3
 
 
 @pytest.mark.timeout(120)
