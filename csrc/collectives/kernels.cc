@@ -52,4 +52,9 @@ void reduce_all(std::span<const std::byte* const> sources, std::span<const Desti
   }
 }
 
+void finish_sums(std::byte* sums, std::byte* results, std::size_t count, const Reduction& reduction) {
+  if (reduction.divisor != 1) divide(sums, accumulation_type(reduction.dtype), count, reduction.divisor);
+  narrow(sums, reduction.dtype, results, count, reduction.after);
+}
+
 }  // namespace hora

@@ -41,6 +41,10 @@ struct Destination {
 void reduce_all(std::span<const std::byte* const> sources, std::span<const Destination> destinations,
                 std::size_t count, const Reduction& reduction);
 
+/// The last steps alone: turns `count` complete sums, of accumulation type, into results. `results` may equal
+/// `sums` where the type stays the same; sums are changed.
+void finish_sums(std::byte* sums, std::byte* results, std::size_t count, const Reduction& reduction);
+
 /// memcpy with a choice of stores; streamed bytes are published in the same way.
 void copy(const std::byte* source, std::byte* destination, std::size_t bytes, Store store);
 

@@ -94,16 +94,14 @@ void allreduce_in_slots(const HostCall& call) {
                    call.all_contribute(), call.batch.route);
 }
 
-void run_ring(const HostCall& call, const RingAllreduce::Memory& memory, const Scaling& scaling,
+void run_ring(const HostCall& call, const RingAllreduce::Memory& memory, const Reduction& reduction,
               std::size_t count) {
   const auto finish = [&](RingAllreduce::Segment segment) {
-    std::byte* const sums = memory.sums + segment.first * size_of(memory.type);
-    if (scaling.divisor != 1) divide(sums, memory.type, segment.count, scaling.divisor);
-    narrow(sums, call.dtype, memory.results + segment.first * memory.result_bytes, segment.count,
-           scaling.after);
+    finish_sums(memory.sums + segment.first * size_of(memory.type),
+                memory.results + segment.first * memory.result_bytes, segment.count, reduction);
   };
   RingAllreduce ring(call.group, ring_segments(count, call.group.size(), size_of(memory.type)), memory,
-                     call.batch.signature().reduce, call.scratch, finish);
+                     reduction.op, call.scratch, finish);
   ring.make_available(ring.segments());
   for (ring.advance(); !ring.is_over(); ring.advance()) call.group.pump();
 }
@@ -113,24 +111,23 @@ void run_ring(const HostCall& call, const RingAllreduce::Memory& memory, const S
 /// halves travel as halves once they are results.
 void allreduce_flat(const HostCall& call) {
   const DType type = accumulation_type(call.dtype);
-  const Scaling scaling = scaling_of(call.batch, call.dtype);
+  const Reduction reduction = reduction_of(call.batch, call.dtype);
   const std::size_t count = count_of(call);
   const HostTensor& first = call.tensors.front();
   std::byte* const output = call.tensors.size() == 1 && !first.is_absent ? first.local.output : nullptr;
   const bool is_half = type != call.dtype;
-  const std::size_t sum_bytes = count * size_of(type);
-  std::byte* const staging =
-      call.staging.at_least(sum_bytes + (is_half ? count * size_of(call.dtype) : 0)).data();
-  std::byte* const sums = output != nullptr && !is_half ? output : staging;
+  const bool sums_in_output = output != nullptr && !is_half;
+  const std::size_t sum_bytes = sums_in_output ? 0 : count * size_of(type);
+  const std::size_t result_bytes = output == nullptr && is_half ? count * size_of(call.dtype) : 0;
+  std::byte* const staging = call.staging.at_least(sum_bytes + result_bytes).data();
+  std::byte* const sums = sums_in_output ? output : staging;
   std::byte* const results = output != nullptr ? output : is_half ? staging + sum_bytes : sums;
-  load(call, scaling, sums);
+  load(call, scaling_of(call.batch, call.dtype), sums);
   if (call.batch.route.across == Route::Across::kDoubling) {
-    recursive_doubling_allreduce(call.group, {sums, sum_bytes}, type, call.batch.signature().reduce,
-                                 call.scratch);
-    if (scaling.divisor != 1) divide(sums, type, count, scaling.divisor);
-    narrow(sums, call.dtype, results, count, scaling.after);
+    recursive_doubling_allreduce(call.group, {sums, count * size_of(type)}, type, reduction.op, call.scratch);
+    finish_sums(sums, results, count, reduction);
   } else {
-    run_ring(call, {sums, type, results, size_of(call.dtype)}, scaling, count);
+    run_ring(call, {sums, type, results, size_of(call.dtype)}, reduction, count);
   }
   store(call, results);
 }

@@ -58,13 +58,6 @@ void store(const Pieces& pieces, Range range, const std::byte* results) {
                });
 }
 
-/// Turns `count` complete sums into results.
-void finish(const Reduction& reduction, std::byte* sums, std::byte* results, std::size_t count) {
-  const DType type = accumulation_type(reduction.dtype);
-  if (reduction.divisor != 1) divide(sums, type, count, reduction.divisor);
-  narrow(sums, reduction.dtype, results, count, reduction.after);
-}
-
 /// What is left to do when `before`, `after` and `divisor` are somebody else's business.
 Reduction plain(const Reduction& reduction) {
   return {accumulation_type(reduction.dtype), reduction.op};
@@ -147,7 +140,7 @@ class InBlocks {
         *across_, segments,
         RingAllreduce::Memory{sums_, accumulation_type(reduction_.dtype), results_, pieces_.element_bytes()},
         reduction_.op, scratch, [this](Range segment) {
-          finish(reduction_, sum_at(segment.first), result_at(segment.first), segment.count);
+          finish_sums(sum_at(segment.first), result_at(segment.first), segment.count, reduction_);
         });
   }
 
@@ -258,7 +251,7 @@ void in_one_go(const Group& group, const Pieces& pieces, const Reduction& reduct
     recursive_doubling_allreduce(across, {sums, sum_bytes}, type, reduction.op, scratch);
   }
   if (slots != nullptr) shared_broadcast(*slots, packed, 0, route);
-  finish(reduction, sums, results, pieces.count());
+  finish_sums(sums, results, pieces.count(), reduction);
   store(pieces, all, results);
 }
 
