@@ -92,18 +92,21 @@ std::optional<PyHandle> submit_in_place(int op, std::optional<std::string> name,
   return submit_call(std::move(call), py::tuple(list));
 }
 
-/// The short way of many operations in place, each of one tensor, whose handles are appended to `handles`; an
-/// exception concerns the one after the last of them. Nothing is done, and False returned, when there is a
-/// tensor among them that `read_tensor` does not accept.
+/// The short way of many operations in place, each of one tensor, announced together. Their handles are
+/// appended to `handles`; an exception concerns the one after the last of them. Nothing is done, and False
+/// returned, when there is a tensor among them that `read_tensor` does not accept.
 bool submit_each(int op, const std::vector<std::string>& names, const py::list& tensors, int reduce_op,
-                 double prescale, double postscale, std::int32_t process_set, py::list handles) {
+                 std::int64_t root_rank, double prescale, double postscale, std::int32_t process_set,
+                 py::list handles) {
   if (reduce_op < 0 || reduce_op >= static_cast<int>(kReduceOpNames.size())) return false;
   std::vector<Call> calls;
   calls.reserve(names.size());
   for (std::size_t at = 0; at < names.size(); ++at) {
-    calls.push_back(to_call({op, names[at], reduce_op, 0, prescale, postscale, process_set}));
+    calls.push_back(to_call({op, names[at], reduce_op, root_rank, prescale, postscale, process_set}));
     if (!add_in_place(calls.back(), tensors[at])) return false;
   }
+  const std::shared_ptr<Session> session = default_session();
+  const Session::Together together(*session);
   for (std::size_t at = 0; at < calls.size(); ++at)
     handles.append(submit_call(std::move(calls[at]), tensors[at]));
   return true;
@@ -173,8 +176,8 @@ void bind_session(py::module_& module) {
              py::arg("tensors"), py::arg("reduce_op"), py::arg("root_rank"), py::arg("prescale"),
              py::arg("postscale"), py::arg("process_set"));
   module.def("submit_each", &submit_each, py::arg("op"), py::arg("names"), py::arg("tensors"),
-             py::arg("reduce_op"), py::arg("prescale"), py::arg("postscale"), py::arg("process_set"),
-             py::arg("handles"));
+             py::arg("reduce_op"), py::arg("root_rank"), py::arg("prescale"), py::arg("postscale"),
+             py::arg("process_set"), py::arg("handles"));
   module.def("register_tensor_type", &register_tensor_type, py::arg("type"), py::arg("dtypes") = py::none(),
              py::arg("use_table") = true);
   module.def(

@@ -96,6 +96,13 @@ HandlePtr Session::submit(Call call) {
   return handle;
 }
 
+Session::Together::Together(Session& session) : session_(session) {
+  session_.engine_->hold();
+}
+Session::Together::~Together() {
+  session_.engine_->let_go();
+}
+
 void Session::refuse(OpKind op, const std::string& name, std::int32_t process_set,
                      const std::string& reason) {
   const RankList members = engine_->process_set(process_set);

@@ -54,6 +54,19 @@ class Session {
   /// disagreed.
   [[nodiscard]] HandlePtr submit(Call call);
 
+  /// What is submitted while one of these lives, by any thread, is announced at its end, in one message: many
+  /// calls then travel in few batches. Do not wait for a handle meanwhile.
+  class Together {
+   public:
+    explicit Together(Session& session);
+    ~Together();
+    Together(const Together&) = delete;
+    Together& operator=(const Together&) = delete;
+
+   private:
+    Session& session_;
+  };
+
   /// For a call that a front end refuses itself: takes its place, so that the other ranks get an error and do
   /// not wait. Does nothing where nobody can wait for this rank: it is no member, or there is no such set.
   void refuse(OpKind op, const std::string& name, std::int32_t process_set, const std::string& reason);

@@ -81,6 +81,11 @@ void Engine::submit(Submission submission) {
   announce_soon();
 }
 
+void Engine::let_go() {
+  submissions_.let_go();
+  announce_soon();
+}
+
 void Engine::refuse(Submission submission) {
   submissions_.push_refusal(std::move(submission));
   announce_soon();

@@ -52,6 +52,9 @@ class Engine {
   [[nodiscard]] const Counters& counters() const { return counters_; }
 
   void submit(Submission submission);
+  /// See Session::Together.
+  void hold() { submissions_.hold(); }
+  void let_go();
   /// Announces that this rank refused a call, so that the others get an error instead of waiting.
   void refuse(Submission submission);
   /// Makes a handle's name usable again.

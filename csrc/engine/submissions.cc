@@ -3,6 +3,7 @@
 #include <utility>
 
 namespace hora {
+
 void Submissions::push(Submission submission) {
   const std::lock_guard lock(mutex_);
   if (closed_) throw *closed_;
@@ -24,7 +25,17 @@ void Submissions::enqueue(Submission submission) {
   Key& key = submission.request.key;
   if (!key.is_unique()) key.number = ++unnamed_calls_[key.process_set];
   queue_.push_back(std::move(submission));
-  has_queued_.store(true, std::memory_order_release);
+  if (holds_ == 0) has_queued_.store(true, std::memory_order_release);
+}
+
+void Submissions::hold() {
+  const std::lock_guard lock(mutex_);
+  ++holds_;
+}
+
+void Submissions::let_go() {
+  const std::lock_guard lock(mutex_);
+  if (--holds_ == 0 && !queue_.empty()) has_queued_.store(true, std::memory_order_release);
 }
 
 void Submissions::require_open() const {
@@ -54,6 +65,7 @@ bool Submissions::take(std::vector<Submission>& taken) {
 void Submissions::close(const Error& reason) {
   const std::lock_guard lock(mutex_);
   if (!closed_) closed_ = reason;
+  if (!queue_.empty()) has_queued_.store(true, std::memory_order_release);
 }
 
 }  // namespace hora

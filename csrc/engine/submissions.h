@@ -30,6 +30,10 @@ class Submissions {
   /// can correct the call and repeat it at once.
   void push_refusal(Submission submission);
 
+  /// Between the two, what is pushed is kept from the engine, to be announced together. Calls nest.
+  void hold();
+  void let_go();
+
   /// Throws the reason given to `close`.
   void require_open() const;
 
@@ -56,6 +60,7 @@ class Submissions {
   std::unordered_map<std::int32_t, std::uint64_t> unnamed_calls_;  // by process set
   std::unordered_set<Key> in_use_;
   std::vector<Submission> queue_;
+  int holds_ = 0;
   std::atomic<bool> has_queued_{false};
   std::optional<Error> closed_;
 };

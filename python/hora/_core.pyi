@@ -48,6 +48,7 @@ def submit_each(
     names: list[str],
     tensors: list[Any],
     reduce_op: int,
+    root_rank: int,
     prescale: float,
     postscale: float,
     process_set: int,

@@ -86,13 +86,13 @@ def test_parameters_of_a_model(form: str, peers: Peers) -> None:
         assert torch.equal(mine, expected)
 
 
-def test_parameters_of_a_large_model_take_few_batches(peers: Peers) -> None:
+def test_parameters_of_a_large_model_take_one_broadcast(peers: Peers) -> None:
     params = [(f"layer{number}", torch.full((50 + number,), float(peers.rank))) for number in range(200)]
     for _ in range(2):
         hvd.barrier()
         before = hvd.metrics()["batches"]
         hvd.broadcast_parameters(params, root_rank=1)
-        assert hvd.metrics()["batches"] - before <= 8
+        assert hvd.metrics()["batches"] - before == 2  # one gathers the names
         assert all((tensor == 1).all() for _, tensor in params)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from hora import _core
+from hora._arguments import Sum, set_id
 from hora._handle import Handle, synchronize_all
 from hora._objects import allgather_by_rank, broadcast_object
 from hora.process_sets import ProcessSet, global_process_set
@@ -18,6 +19,7 @@ from hora.torch.collectives import broadcast_async_
 
 __all__ = ["broadcast_optimizer_state", "broadcast_parameters"]
 
+_BROADCAST = _core.OPS["broadcast"]
 PARAMETERS = "parameters/"  # before the names, so that they cannot meet those of gradients
 
 Parameters = Mapping[str, Any] | Iterable[torch.Tensor | tuple[str, torch.Tensor | None] | None]
@@ -117,9 +119,9 @@ def named_tensor(index: int, entry: Any) -> tuple[str, torch.Tensor | None]:
 
 def broadcast_all(named: list[tuple[str, torch.Tensor]], root_rank: int, process_set: ProcessSet) -> None:
     """Broadcast many tensors in place, all in flight together, also when one of them is refused."""
-    handles: list[Handle[torch.Tensor]] = []
-    refusal: Exception | None = None
-    for name, tensor in named:
+    begun, refusal = broadcast_plain(named, root_rank, process_set)
+    handles = [Handle(core, tensor) for core, (_, tensor) in zip(begun, named, strict=False)]
+    for name, tensor in named[len(begun) + (refusal is not None) :]:
         try:
             handles.append(broadcast_async_(tensor, root_rank, name, process_set))
         except (TypeError, ValueError) as error:
@@ -127,6 +129,26 @@ def broadcast_all(named: list[tuple[str, torch.Tensor]], root_rank: int, process
     synchronize_all(handles)
     if refusal is not None:
         raise refusal
+
+
+def broadcast_plain(
+    named: list[tuple[str, torch.Tensor]], root_rank: int, process_set: ProcessSet
+) -> tuple[list[_core.Handle], Exception | None]:
+    """Begin the broadcasts, announced together; none of them if the core cannot read one of the tensors.
+
+    Returns the handles of those that have begun, and why the one after the last of them was refused.
+    """
+    handles: list[_core.Handle] = []
+    names = [name for name, _ in named]
+    tensors = [tensor for _, tensor in named]
+    members = set_id(process_set)
+    try:
+        _core.submit_each(_BROADCAST, names, tensors, Sum, root_rank, 1.0, 1.0, members, handles)
+    except TypeError:  # not even begun: the long way has all the error texts
+        pass
+    except ValueError as error:
+        return handles, error
+    return handles, None
 
 
 @dataclass(frozen=True)

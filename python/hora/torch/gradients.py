@@ -58,6 +58,7 @@ class GradientRule:
                 [each.label for each in pending],
                 [each.gradient for each in pending],
                 self.op,
+                0,
                 self.prescale,
                 self.postscale,
                 set_id(self.process_set),

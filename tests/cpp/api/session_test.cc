@@ -197,6 +197,22 @@ TEST(Session, counters_count_tensors_bytes_and_errors) {
   });
 }
 
+TEST(Session, calls_that_are_announced_together_travel_in_one_batch) {
+  run_ranks(3, [](Session& session) {
+    std::vector<std::vector<float>> values(100, std::vector<float>(10));
+    for (const std::uint64_t batches : {1u, 2u}) {
+      std::vector<HandlePtr> handles;
+      {
+        const Session::Together together(session);
+        for (std::size_t at = 0; at < values.size(); ++at)
+          handles.push_back(session.submit(allreduce("x" + std::to_string(at), ref(values[at]))));
+      }
+      for (const HandlePtr& handle : handles) wait(session, handle);
+      EXPECT_EQ(session.counters().batches, batches);
+    }
+  });
+}
+
 TEST(Session, counters_count_the_calls_of_this_rank_that_need_no_description) {
   run_ranks(2, [](Session& session) {
     std::vector<float> values(10);

@@ -141,6 +141,29 @@ TEST(Submissions, after_closing_nothing_gets_in_and_the_first_reason_is_given) {
   EXPECT_THAT(taken_from(submissions), ElementsAre("'before'"));
 }
 
+TEST(Submissions, what_is_held_comes_out_together_and_not_before) {
+  Submissions submissions;
+  submissions.hold();
+  submissions.push(named("a"));
+  submissions.hold();
+  submissions.push_refusal(named("b"));
+  submissions.let_go();
+  EXPECT_FALSE(submissions.has_queued());
+  EXPECT_THAT(taken_from(submissions), ElementsAre());
+  submissions.let_go();
+  EXPECT_TRUE(submissions.has_queued());
+  EXPECT_THAT(taken_from(submissions), ElementsAre("'a'", "'b'"));
+}
+
+TEST(Submissions, closing_gives_out_what_is_held) {
+  Submissions submissions;
+  submissions.hold();
+  submissions.push(named("a"));
+  submissions.close(Error(ErrorKind::kSessionFailed, "rank 3 left"));
+  EXPECT_THAT(taken_from(submissions), ElementsAre("'a'"));
+  submissions.let_go();
+}
+
 TEST(Submissions, every_push_of_many_threads_is_taken_exactly_once) {
   Submissions submissions;
   constexpr int kEach = 2000;
