@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -125,6 +126,7 @@ def alternate(
     compared like this: whatever the machine does for longer than a launch meets them alike. `start` is the
     launcher's part of the command where `mpirun` is not enough.
     """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # and end what was started
     results: list[list[Any]] = []
     waiting = list(launches)
     with tempfile.TemporaryDirectory(prefix="hora-bench-") as folder:

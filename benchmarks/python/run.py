@@ -52,9 +52,9 @@ def sweeps(folder: Path, quick: bool) -> Iterator[Measurement]:
     """Return the sweeps over sizes: title, file, duration, what is measured, and how thoroughly."""
     selection: list[tuple[str, str, float, list[str], list[str]]] = [
         (
-            *("allreduce, 2 ranks", "sweep_2", 110.0),
+            *("allreduce, 2 ranks", "sweep_2", 75.0),
             ["--ops", "allreduce"],
-            ["--sizes", *ALLREDUCE_SIZES, "--budget", "80"],
+            ["--sizes", *ALLREDUCE_SIZES, "--budget", "50"],
         ),
         (
             *("allreduce of halves, 2 ranks", "sweep_halves_2", 25.0),
@@ -62,14 +62,14 @@ def sweeps(folder: Path, quick: bool) -> Iterator[Measurement]:
             ["--sizes", "1M", "4M", "16M", "--budget", "15", "--rounds", "2"],
         ),
         (
-            *("other collectives, 2 ranks", "sweep_ops_2", 50.0),
+            *("other collectives, 2 ranks", "sweep_ops_2", 35.0),
             ["--ops", "broadcast", "allgather", "alltoall", "reducescatter", *TOGETHER],
-            ["--sizes", *OTHER_SIZES, "--budget", "45", "--rounds", "1"],
+            ["--sizes", *OTHER_SIZES, "--budget", "30", "--rounds", "1"],
         ),
         (
-            *("allreduce, 4 ranks", "sweep_4", 45.0),
+            *("allreduce, 4 ranks", "sweep_4", 35.0),
             ["--ops", "allreduce", "--ranks", "4", *TOGETHER],
-            ["--sizes", *FOUR_RANK_SIZES, "--budget", "30", "--rounds", "2"],
+            ["--sizes", *FOUR_RANK_SIZES, "--budget", "20", "--rounds", "2"],
         ),
     ]
     for title, file, seconds, what, effort in selection:
@@ -154,8 +154,10 @@ def main() -> None:
         left = sum(each.seconds for each in selection[number:]) * (0.2 if options.quick else 1.0)
         place = f"[{number + 1}/{len(selection)}]"
         print(f"\n== {place} {measurement.title}; about {left:.0f} s left", flush=True)
+        began = time.monotonic()
         if not run(measurement, environment):
             failed.append(measurement.title)
+        print(f"took {time.monotonic() - began:.0f} s, {measurement.seconds:.0f} s expected")
     show_cpp(options.output)
     print(f"\n{time.monotonic() - start:.0f} s, figures in {options.output}")
     print(f"report: {report.render(options.output)}")

@@ -4,35 +4,14 @@
 #include <unordered_map>
 #include <utility>
 
+#include "dlpack.h"
+
 namespace py = pybind11;
 
 namespace hora::python {
 namespace {
 
-// The part of DLPack's C interface, version 1, that is used here; names and layout are DLPack's.
-// https://dmlc.github.io/dlpack/latest/c_api.html
-
-struct DLDevice {
-  std::int32_t type;
-  std::int32_t id;
-};
-
-struct DLDataType {
-  std::uint8_t code;
-  std::uint8_t bits;
-  std::uint16_t lanes;
-};
-
-struct DLTensor {
-  void* data;
-  DLDevice device;
-  std::int32_t ndim;
-  DLDataType dtype;
-  std::int64_t* shape;
-  std::int64_t* strides;
-  std::uint64_t byte_offset;
-};
-
+// Part of DLPack's C interface, too.
 struct DLPackExchangeAPI {
   struct {
     std::uint32_t major;
@@ -47,7 +26,6 @@ struct DLPackExchangeAPI {
 };
 
 constexpr std::uint32_t kMajorVersion = 1;
-constexpr std::int32_t kHostDevice = 1;
 
 std::optional<DType> dtype_of(DLDataType type) {
   if (type.lanes != 1) return std::nullopt;
@@ -97,7 +75,8 @@ bool may_be_negated(py::handle tensor, const Shape& shape) {
 /// How tensors of one type are read.
 struct Reader {
   const DLPackExchangeAPI* table = nullptr;
-  PyObject* dtypes = nullptr;  ///< for reading through attributes
+  PyObject* dtypes = nullptr;     ///< for reading through attributes
+  PyObject* stream_of = nullptr;  ///< see DeviceSource
 };
 
 /// By type; guarded by the interpreter lock. Never destroyed, and the types are kept, so that an address
@@ -116,24 +95,38 @@ const DLPackExchangeAPI* find_table(const py::type& type) {
   return table != nullptr && table->version.major == kMajorVersion ? table : nullptr;
 }
 
-std::optional<TensorRef> read_with(const DLPackExchangeAPI& table, py::handle tensor) {
+/// What is read of a tensor on a device, which has to be one whose streams are known.
+std::optional<ReadTensor> on_device(const Reader& reader, TensorRef ref, int device) {
+  if (reader.stream_of == nullptr) return std::nullopt;
+  ref.device = DeviceKind::kCuda;
+  return ReadTensor{std::move(ref), {device, py::reinterpret_borrow<py::object>(reader.stream_of)}};
+}
+
+std::optional<ReadTensor> read_with(const Reader& reader, py::handle tensor) {
+  const DLPackExchangeAPI& table = *reader.table;
   DLTensor view{};
   if (table.view_tensor(tensor.ptr(), &view) != 0) {
     PyErr_Clear();
     return std::nullopt;
   }
   const std::optional<DType> dtype = dtype_of(view.dtype);
-  if (!dtype || view.device.type != kHostDevice || !is_compact(view)) return std::nullopt;
+  if (!dtype || !is_compact(view)) return std::nullopt;
+  if (view.device.type != kHostDevice && view.device.type != kCudaDevice) return std::nullopt;
   Shape shape(view.shape, view.shape + view.ndim);
   if (may_be_negated(tensor, shape)) return std::nullopt;
-  return TensorRef{static_cast<std::byte*>(view.data) + view.byte_offset, std::move(shape), *dtype,
-                   DeviceKind::kHost};
+  TensorRef ref{static_cast<std::byte*>(view.data) + view.byte_offset, std::move(shape), *dtype,
+                DeviceKind::kHost};
+  if (view.device.type == kCudaDevice) return on_device(reader, std::move(ref), view.device.id);
+  return ReadTensor{std::move(ref), {}};
 }
 
 /// Names of attributes, made once.
 struct Names {
   PyObject* dtype = PyUnicode_InternFromString("dtype");
   PyObject* is_cpu = PyUnicode_InternFromString("is_cpu");
+  PyObject* is_cuda = PyUnicode_InternFromString("is_cuda");
+  PyObject* device = PyUnicode_InternFromString("device");
+  PyObject* index = PyUnicode_InternFromString("index");
   PyObject* is_contiguous = PyUnicode_InternFromString("is_contiguous");
   PyObject* shape = PyUnicode_InternFromString("shape");
   PyObject* data_ptr = PyUnicode_InternFromString("data_ptr");
@@ -145,22 +138,25 @@ py::object checked(PyObject* result) {
   return py::reinterpret_steal<py::object>(result);
 }
 
-std::optional<TensorRef> read_attributes(PyObject* dtypes, py::handle tensor) {
+std::optional<ReadTensor> read_attributes(const Reader& reader, py::handle tensor) {
   static const Names names;
   const auto attribute = [&](PyObject* name) { return checked(PyObject_GetAttr(tensor.ptr(), name)); };
   const auto call = [&](PyObject* name) { return checked(PyObject_CallMethodNoArgs(tensor.ptr(), name)); };
   try {
-    PyObject* const code = PyDict_GetItem(dtypes, attribute(names.dtype).ptr());
-    if (code == nullptr || !attribute(names.is_cpu).is(py::bool_(true)) ||
-        !call(names.is_contiguous).is(py::bool_(true))) {
-      return std::nullopt;
-    }
+    PyObject* const code = PyDict_GetItem(reader.dtypes, attribute(names.dtype).ptr());
+    if (code == nullptr || !call(names.is_contiguous).is(py::bool_(true))) return std::nullopt;
+    const bool is_host = attribute(names.is_cpu).is(py::bool_(true));
+    if (!is_host && !attribute(names.is_cuda).is(py::bool_(true))) return std::nullopt;
     Shape shape;
     for (const py::handle extent : py::reinterpret_steal<py::tuple>(attribute(names.shape).release()))
       shape.push_back(PyLong_AsLongLong(extent.ptr()));
     if (may_be_negated(tensor, shape)) return std::nullopt;
-    return TensorRef{static_cast<std::byte*>(PyLong_AsVoidPtr(call(names.data_ptr).ptr())), std::move(shape),
-                     static_cast<DType>(PyLong_AsLong(code)), DeviceKind::kHost};
+    TensorRef ref{static_cast<std::byte*>(PyLong_AsVoidPtr(call(names.data_ptr).ptr())), std::move(shape),
+                  static_cast<DType>(PyLong_AsLong(code)), DeviceKind::kHost};
+    if (is_host) return ReadTensor{std::move(ref), {}};
+    const py::object device = attribute(names.device);
+    return on_device(reader, std::move(ref),
+                     PyLong_AsLong(checked(PyObject_GetAttr(device.ptr(), names.index)).ptr()));
   } catch (const py::error_already_set&) {
     return std::nullopt;  // sparse tensors have no memory of this kind
   }
@@ -210,22 +206,30 @@ std::optional<TensorRef> read_buffer(py::handle tensor) {
 
 }  // namespace
 
-void register_tensor_type(const py::type& type, std::optional<py::dict> dtypes, bool use_table) {
+DevicePlace DeviceSource::place() const {
+  return is_host() ? DevicePlace{} : DevicePlace{device, stream_of(device).cast<std::uintptr_t>()};
+}
+
+void register_tensor_type(const py::type& type, std::optional<py::dict> dtypes, bool use_table,
+                          py::object stream_of) {
   Reader reader;
   if (dtypes) {
     reader.table = use_table ? find_table(type) : nullptr;
     reader.dtypes = dtypes->release().ptr();
+    reader.stream_of = stream_of.is_none() ? nullptr : stream_of.release().ptr();
   }
   if (readers().emplace(reinterpret_cast<PyTypeObject*>(type.ptr()), reader).second) type.inc_ref();
 }
 
-std::optional<TensorRef> read_tensor(py::handle tensor) {
+std::optional<ReadTensor> read_tensor(py::handle tensor) {
   const auto found = readers().find(Py_TYPE(tensor.ptr()));
   if (found == readers().end()) return std::nullopt;
   const Reader& reader = found->second;
-  if (reader.table != nullptr) return read_with(*reader.table, tensor);
-  if (reader.dtypes != nullptr) return read_attributes(reader.dtypes, tensor);
-  return read_buffer(tensor);
+  if (reader.table != nullptr) return read_with(reader, tensor);
+  if (reader.dtypes != nullptr) return read_attributes(reader, tensor);
+  std::optional<TensorRef> ref = read_buffer(tensor);
+  if (!ref) return std::nullopt;
+  return ReadTensor{std::move(*ref), {}};
 }
 
 }  // namespace hora::python

@@ -6,6 +6,8 @@
 #include <mutex>
 #include <utility>
 
+#include "backends/cuda/cuda_library.h"
+#include "backends/nccl/nccl_library.h"
 #include "base/error.h"
 #include "base/horovod_variables.h"
 #include "base/log.h"
@@ -43,8 +45,19 @@ void tell_horovod_variables() {
   }
 }
 
-std::shared_ptr<Session> start_session(const JobScope& scope) {
-  const Settings settings = read_settings(process_environment);
+/// Empty where there is no home.
+std::string usual_cache_folder() {
+  if (const auto caches = process_environment("XDG_CACHE_HOME"); caches && !caches->empty())
+    return *caches + "/hora";
+  const auto home = process_environment("HOME");
+  return home && !home->empty() ? *home + "/.cache/hora" : "";
+}
+
+std::shared_ptr<Session> start_session(const JobScope& scope, FrontEndServices services) {
+  Settings settings = read_settings(process_environment);
+  settings.device.library_folders = std::move(services.library_folders);
+  settings.device.free_memory = std::move(services.free_gpu_memory);
+  if (settings.device.cache_folder.empty()) settings.device.cache_folder = usual_cache_folder();
   auto transport = open_transport(settings, process_environment, scope, shutdown_default_session);
   configure_log(settings.log_level, transport->topology().rank());
   if (transport->topology().rank() == 0) tell_horovod_variables();
@@ -53,16 +66,24 @@ std::shared_ptr<Session> start_session(const JobScope& scope) {
 
 }  // namespace
 
-void init_default_session(const JobScope& scope) {
+void init_default_session(const JobScope& scope, FrontEndServices services) {
   const std::lock_guard lock(slot().mutex);
   if (slot().is_foreign()) raise(ErrorKind::kStartup, "{}", kForked);
   if (slot().session) return;
-  slot().session = start_session(scope);
+  slot().session = start_session(scope, std::move(services));
   slot().process = getpid();
   // Handlers run in reverse order: after MPI's, which start_session may have registered, so before it at
   // exit.
   static const int registered = std::atexit(shutdown_default_session);
   static_cast<void>(registered);
+}
+
+GpuProbe probe_gpus(const std::vector<std::string>& library_folders) {
+  const Settings settings = read_settings(process_environment);
+  const cuda::CudaLibrary cuda = cuda::open_cuda(settings.device.cuda_library);
+  const nccl::NcclLibrary nccl = nccl::open_nccl(settings.device.nccl_library, library_folders);
+  return {cuda.driver != nullptr, cuda.driver ? cuda.place : cuda.problem, nccl.version,
+          nccl.nccl ? nccl.place : nccl.problem};
 }
 
 void shutdown_default_session() {

@@ -1,11 +1,21 @@
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "api/session.h"
 #include "transport/mpi_module.h"
 
 namespace hora {
+
+/// What a front end knows of tensors on GPUs.
+struct FrontEndServices {
+  std::vector<std::string> library_folders;  ///< where packages keep the libraries that they need
+  std::function<void()>
+      free_gpu_memory;  ///< asks the framework to give unused memory back; called within `submit`
+};
 
 /// The one session that the front ends of a process share; the only mutable state of the process that is
 /// ours.
@@ -13,7 +23,16 @@ namespace hora {
 /// Starts it with the settings of the environment; does nothing when it runs already. Throws
 /// Error(kInvalidArgument) for a bad setting and Error(kStartup) when the job cannot be joined, or in a
 /// process forked after init. `scope` may choose some of the launched processes; all of them call this.
-void init_default_session(const JobScope& scope = {});
+void init_default_session(const JobScope& scope = {}, FrontEndServices services = {});
+
+/// What tensors on GPUs would use.
+struct GpuProbe {
+  bool has_driver;
+  std::string driver;  ///< where it was found, or what is missing
+  int nccl_version;    ///< such as 22809; 0 where there is none
+  std::string nccl;    ///< likewise
+};
+[[nodiscard]] GpuProbe probe_gpus(const std::vector<std::string>& library_folders);
 
 /// Ends it; does nothing when there is none, or in a forked child, to which it does not belong.
 void shutdown_default_session();

@@ -30,6 +30,7 @@ Submission to_submission(Call call) {
                        .postscale = call.postscale,
                        .tensors = {},
                        .ranks = std::move(call.ranks),
+                       .wire = call.wire,
                        .refusal = {}};
   request.signature.tensors.reserve(call.tensors.size());
   submission.tensors.reserve(call.tensors.size());
@@ -41,7 +42,8 @@ Submission to_submission(Call call) {
     request.signature.tensors.push_back({input.dtype, std::move(input.shape)});
   }
   submission.splits = std::move(call.splits);
-  submission.handle = std::make_shared<Handle>(request.key);
+  submission.ready.place = call.place;
+  submission.handle = std::make_shared<Handle>(request.key, request.signature.device);
   return submission;
 }
 
@@ -57,7 +59,8 @@ void warn_about_binding(const Topology& topology) {
 
 }  // namespace
 
-Session::Session(std::unique_ptr<Transport> transport, const Settings& settings) {
+Session::Session(std::unique_ptr<Transport> transport, const Settings& settings)
+    : waits_on_host_(settings.device.waits_on_host) {
   warn_about_binding(transport->topology());
   engine_ = std::make_unique<Engine>(std::move(transport), settings);
 }
@@ -85,6 +88,7 @@ HandlePtr Session::submit(Call call) {
   const OpKind op = request.signature.op;
   try {
     op_spec(op).check(submission, *members);
+    engine_->prepare(submission);
   } catch (const Error& error) {
     const std::string& tensor = request.key.name;
     refuse(op, tensor, request.key.process_set, error.what());
@@ -127,6 +131,15 @@ std::shared_ptr<const std::vector<int>> Session::find_process_set(std::int32_t i
 
 bool Session::wait_until(Handle& handle, TimePoint deadline) {
   return engine_->wait_until(handle, deadline);
+}
+void Session::order_before(const Handle& handle, std::uintptr_t stream) const {
+  DeviceWork* const work = handle.work();
+  if (work == nullptr) return;
+  work->order_before(stream);
+  if (waits_on_host_) work->wait();
+}
+void Session::require_working() const {
+  engine_->require_working();
 }
 void Session::release(const Handle& handle) {
   engine_->release(handle);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,6 +36,8 @@ struct Call {
   std::int32_t process_set = kGlobalSet;
   std::vector<std::int64_t> splits;  ///< alltoall: rows of the input for each member of the set
   std::vector<int> ranks;            ///< the process set to add or to remove, ascending
+  std::optional<DType> wire;         ///< allreduce: what floating-point numbers on a device travel as
+  DevicePlace place;                 ///< of tensors on a device; join: of the device to go on with
 };
 
 /// One rank's membership in one job. All functions may be called from any thread.
@@ -77,6 +80,12 @@ class Session {
   /// Blocks until complete or the deadline has passed; says whether it is complete. The waiting thread takes
   /// part in the work; a batch that it has begun is finished first, also past the deadline.
   [[nodiscard]] bool wait_until(Handle& handle, TimePoint deadline);
+  /// For a handle of an operation on a device that is complete, which means launched: what `stream` is given
+  /// from now on runs after it, or with HORA_WAIT_ON_HOST the host waits for it. Throws Error(kSessionFailed)
+  /// when it or the session has failed meanwhile.
+  void order_before(const Handle& handle, std::uintptr_t stream) const;
+  /// Throws why the session has failed, if it has. On a device an operation may fail after its wait.
+  void require_working() const;
   /// The name of a handle that has been waited for or seen complete may be used again.
   void release(const Handle& handle);
 
@@ -90,6 +99,7 @@ class Session {
  private:
   [[nodiscard]] std::shared_ptr<const std::vector<int>> find_process_set(std::int32_t id) const;
 
+  const bool waits_on_host_;
   std::unique_ptr<Engine> engine_;
 };
 

@@ -1,10 +1,8 @@
 #pragma once
 
-#include <vector>
-
 #include "backends/backend.h"
+#include "backends/tensors.h"
 #include "base/buffer.h"
-#include "ops/table.h"
 
 namespace hora {
 
@@ -15,9 +13,7 @@ class HostBackend final : public Backend {
   void run(const Batch& batch, std::span<Submission> calls, const Group& group) override;
 
  private:
-  void collect(const Batch& batch, std::span<Submission> calls);
-
-  std::vector<HostTensor> tensors_;  // of the batch that runs
+  BatchTensors tensors_;
   Buffer staging_;
   Buffer scratch_;
 };

@@ -134,6 +134,31 @@ const std::vector<SettingInfo>& table() {
        "on "
        "one host with shared memory always are. Rank 0 decides for all.",
        [](Settings& s, std::string_view v) { s.deterministic = parse_flag(v); }},
+      {"HORA_CUDA_LIBRARY", "", "a file; empty: searched",
+       "The CUDA driver, libcuda.so.1. Searched when a tensor on a GPU comes for the first time.",
+       [](Settings& s, std::string_view v) { s.device.cuda_library = std::string(v); }},
+      {"HORA_NCCL_LIBRARY", "", "a file; empty: searched",
+       "NCCL, libnccl.so.2. Otherwise the copy that the program has loaded already is used, then that of the "
+       "Python package nvidia-nccl-cu12 or nvidia-nccl-cu13, then the system's.",
+       [](Settings& s, std::string_view v) { s.device.nccl_library = std::string(v); }},
+      {"HORA_CACHE_FOLDER", "", "a folder; empty: hora in XDG_CACHE_HOME, or in .cache of the home folder",
+       "Keeps the packing kernels where they had to be compiled for a GPU, because hora was built without "
+       "nvcc.",
+       [](Settings& s, std::string_view v) { s.device.cache_folder = std::string(v); }},
+      {"HORA_DEVICE_TIMEOUT", "600", "1 to 10^6 seconds",
+       "How long a GPU may be at one batch, and NCCL at one call, before the job fails with the name of the "
+       "tensor.",
+       [](Settings& s, std::string_view v) {
+         s.device.timeout = std::chrono::seconds(parse_number(v, 1, 1'000'000));
+       }},
+      {"HORA_NCCL_BLOCKING", "false", "true or false",
+       "Lets NCCL wait inside of its calls, for comparison. A rank that fails is then noticed later.",
+       [](Settings& s, std::string_view v) { s.device.blocking = parse_flag(v); }},
+      {"HORA_WAIT_ON_HOST", "false", "true or false",
+       "Lets synchronize block until the GPU is through with an operation, not only until it has been told "
+       "what "
+       "to do, so that a failure is raised where it belongs.",
+       [](Settings& s, std::string_view v) { s.device.waits_on_host = parse_flag(v); }},
       {"HORA_LOG_LEVEL", "warning", "trace, debug, info, warning, error or off", "What is written to stderr.",
        [](Settings& s, std::string_view v) { s.log_level = parse_log_level(v); }, "HOROVOD_LOG_LEVEL"},
   };

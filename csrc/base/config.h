@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
+
 namespace hora {
 
 /// What is fixed about how data moves; the rest is chosen.
@@ -19,6 +21,18 @@ struct RouteSettings {
   std::uint32_t across_bytes = 60 * 1024;
 };
 
+/// What concerns tensors on GPUs.
+struct DeviceSettings {
+  std::string cuda_library;                  ///< file; empty: searched
+  std::string nccl_library;                  ///< file; empty: searched
+  std::vector<std::string> library_folders;  ///< of Python packages; no variable sets this
+  std::string cache_folder;                  ///< empty: nothing is kept
+  Duration timeout = std::chrono::seconds(600);
+  bool blocking = false;
+  bool waits_on_host = false;
+  std::function<void()> free_memory = {};  ///< asks the framework to give unused memory of the device back
+};
+
 /// Every setting of the library, read once when a session starts. Defaults are the member initialisers.
 struct Settings {
   std::uint64_t fusion_threshold = 32u << 20;
@@ -28,6 +42,7 @@ struct Settings {
   bool joins_like_horovod = false;
   bool deterministic = false;
   RouteSettings route;
+  DeviceSettings device;
   bool shared_memory = true;
   std::string shared_memory_directory;
   std::uint64_t shared_heap_bytes = std::uint64_t{32} << 30;

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/exception.h"
+#include "core/device_work.h"
 #include "core/request.h"
 #include "core/tensor_ref.h"
 
@@ -22,6 +23,7 @@ struct Output {
   Shape shape;
   DType dtype = DType::kFloat32;
   std::vector<std::int64_t> sizes;  ///< extent of the first dimension contributed by each rank
+  int device = -1;                  ///< whose memory it is; -1: the host's
 
   [[nodiscard]] std::size_t bytes() const {
     return static_cast<std::size_t>(element_count(shape)) * size_of(dtype);
@@ -30,14 +32,17 @@ struct Output {
 
 /// The future of one submitted call.
 ///
-/// Lock map: error_, outputs_, value_ -> written once before done_, read-only afterwards; waiting threads
-/// sleep on changed_ under mutex_. Completion happens on the engine's thread and runs no foreign code.
+/// Lock map: error_, outputs_, value_, work_ -> written once before done_, read-only afterwards; waiting
+/// threads sleep on changed_ under mutex_. Completion happens on the engine's thread and runs no foreign
+/// code.
 class Handle {
  public:
-  explicit Handle(Key key) : key_(std::move(key)) {}
+  explicit Handle(Key key, DeviceKind device = DeviceKind::kHost) : key_(std::move(key)), device_(device) {}
 
   /// As it was submitted: the number of an unnamed call is not known here.
   [[nodiscard]] const Key& key() const { return key_; }
+  [[nodiscard]] DeviceKind device() const { return device_; }
+  /// Of an operation on a device only that it was launched: see `work`.
   [[nodiscard]] bool done() const { return done_.load(std::memory_order_acquire); }
 
   /// Blocks until the operation is complete or the deadline has passed; says whether it is complete.
@@ -51,6 +56,11 @@ class Handle {
   /// Once done: what the root decided, see Batch::value.
   [[nodiscard]] std::int64_t value() const { return value_; }
 
+  /// Once done: what the device still does, or null.
+  [[nodiscard]] DeviceWork* work() const { return work_.get(); }
+
+  /// Before `succeed`.
+  void attach(std::shared_ptr<DeviceWork> work) { work_ = std::move(work); }
   void succeed(std::vector<Output> outputs = {}, std::int64_t value = 0);
   void fail(const Error& error);
 
@@ -58,9 +68,11 @@ class Handle {
   void finish();
 
   const Key key_;
+  const DeviceKind device_;
   std::optional<Error> error_;
   std::vector<Output> outputs_;
   std::int64_t value_ = 0;
+  std::shared_ptr<DeviceWork> work_;
   std::atomic<bool> done_{false};
   std::mutex mutex_;
   std::condition_variable changed_;

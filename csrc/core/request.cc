@@ -9,7 +9,8 @@ namespace hora {
 
 void Signature::write(ByteWriter& out) const {
   out.fixed(op);
-  out.fixed(device);
+  out.fixed(static_cast<std::uint8_t>(kDeviceNames.size() * (wire ? 1 + static_cast<std::size_t>(*wire) : 0) +
+                                      static_cast<std::size_t>(device)));
   out.fixed(reduce);
   out.signed_varint(root);
   out.fixed(prescale);
@@ -28,7 +29,10 @@ void Signature::write(ByteWriter& out) const {
 Signature Signature::read(ByteReader& in) {
   Signature signature;
   signature.op = in.one_of<OpKind>(kOpNames.size());
-  signature.device = in.one_of<DeviceKind>(kDeviceNames.size());
+  const std::size_t device_and_wire = in.one_of<std::uint8_t>(kDeviceNames.size() * (1 + kDTypes.size()));
+  signature.device = static_cast<DeviceKind>(device_and_wire % kDeviceNames.size());
+  if (const std::size_t wire = device_and_wire / kDeviceNames.size(); wire > 0)
+    signature.wire = static_cast<DType>(wire - 1);
   signature.reduce = in.one_of<ReduceOp>(kReduceOpNames.size());
   signature.root = in.signed_varint();
   signature.prescale = in.fixed<double>();

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,9 +26,10 @@ struct Signature {
   double prescale = 1.0;
   double postscale = 1.0;
   std::vector<TensorType>
-      tensors;             ///< one, those of a group, or none; extents kRagged where ranks may differ
-  std::vector<int> ranks;  ///< the process set to add or to remove
-  std::string refusal;     ///< not empty: this rank refused the call itself, and why
+      tensors;                ///< one, those of a group, or none; extents kRagged where ranks may differ
+  std::vector<int> ranks;     ///< the process set to add or to remove
+  std::optional<DType> wire;  ///< what floating-point numbers on a device travel as, if not as they are
+  std::string refusal;        ///< not empty: this rank refused the call itself, and why
 
   /// Marks a dimension that is not agreed.
   static constexpr std::int64_t kRagged = -1;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/device_work.h"
 #include "core/handle.h"
 #include "core/request.h"
 
@@ -21,6 +22,7 @@ struct Submission {
   std::vector<LocalTensor> tensors;  ///< as in the request's signature
   std::vector<Output> results;       ///< by tensor; filled by an op that allocates its output
   std::vector<std::int64_t> splits;  ///< alltoall: rows for each member of the set
+  DeviceReady ready;                 ///< when the tensors are on a device
   bool is_absent = false;            ///< this rank has joined and contributes nothing
   HandlePtr handle;
 };

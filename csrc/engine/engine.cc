@@ -28,6 +28,8 @@ constexpr auto kHelpingTime = std::chrono::milliseconds(2);
 // How long the background thread stays away when another has the role.
 constexpr auto kLentPause = std::chrono::milliseconds(1);
 constexpr int kRoleAttempts = 100;
+// How often a device is looked at that is not through with something.
+constexpr auto kDeviceLook = std::chrono::milliseconds(20);
 // So often a thread that waits for another core looks before it yields its own, where ranks have a core each.
 constexpr int kSpins = 1000;
 // How long a batch that nobody waits for leaves the core alone when another rank is not as far.
@@ -46,7 +48,9 @@ NegotiatorOptions negotiator_options(const Settings& settings, Transport& transp
       {fusion_threshold(settings, transport), settings.piece_bytes, fusable_ops(), settings.deterministic},
       settings.cache_capacity,
       settings.joins_like_horovod,
-      [&chooser](const Batch& batch) { return chooser.choose(batch); }};
+      [&chooser](const Batch& batch) {
+        return batch.signature().device == DeviceKind::kHost ? chooser.choose(batch) : Route();
+      }};
 }
 
 /// This rank's place among those with which it exchanges messages.
@@ -62,7 +66,7 @@ Tree join_tree(Transport& transport) {
 
 Engine::Engine(std::unique_ptr<Transport> transport, const Settings& settings)
     : transport_(std::move(transport)),
-      backends_(make_backends()),
+      backends_(make_backends(settings)),
       route_chooser_(settings),
       exchange_(*transport_,
                 Negotiator(join_tree(*transport_), negotiator_options(settings, *transport_, route_chooser_)),
@@ -74,6 +78,16 @@ Engine::Engine(std::unique_ptr<Transport> transport, const Settings& settings)
 
 Engine::~Engine() {
   leave();
+}
+
+void Engine::prepare(Submission& submission) {
+  if (submission.ready.place.device < 0) return;
+  for (const auto& backend : backends_) backend->prepare(submission);
+  if (submission.request.signature.device != DeviceKind::kHost) uses_device_ = true;
+}
+
+void Engine::require_working() const {
+  if (has_failed_) submissions_.require_open();
 }
 
 void Engine::submit(Submission submission) {
@@ -100,6 +114,7 @@ void Engine::announce_soon() {
 bool Engine::wait_until(Handle& handle, TimePoint deadline) {
   if (handle.done()) return true;
   ++waiting_;
+  if (handle.device() != DeviceKind::kHost) submissions_.push_wait(handle);
   help(handle, deadline);
   const bool done = handle.wait_until(deadline);
   --waiting_;
@@ -107,6 +122,7 @@ bool Engine::wait_until(Handle& handle, TimePoint deadline) {
 }
 
 void Engine::help(const Handle& handle, TimePoint deadline) {
+  if (uses_device_) return transport_->wake();
   std::unique_lock role(role_, std::try_to_lock);
   for (int attempt = 0; !role && attempt < kRoleAttempts && !handle.done(); ++attempt) {
     std::this_thread::yield();
@@ -120,7 +136,7 @@ void Engine::help(const Handle& handle, TimePoint deadline) {
       for (int idle = 0; !handle.done() && !is_over();) {
         // What a turn leaves behind it, such as what became ready meanwhile, is no news: another turn
         // follows.
-        if ((idle == 0 || has_news()) && turn()) {
+        if ((idle == 0 || has_news()) && turn(false)) {
           idle = 0;
           continue;
         }
@@ -128,6 +144,7 @@ void Engine::help(const Handle& handle, TimePoint deadline) {
           const TimePoint now = Clock::now();
           if (now > deadline || now - last_work_ > kHelpingTime) break;
         }
+        if (!exchange_.agreed.empty() && is_for_background_thread(exchange_.agreed.front())) break;
         idle > spins_ ? std::this_thread::yield() : relax_core();
       }
     } catch (const std::exception& error) {
@@ -186,7 +203,7 @@ void Engine::run_until_departure() {
     if (std::unique_lock role(role_, std::try_to_lock); role) {
       if (broken_) raise(ErrorKind::kSessionFailed, "{}", broken_->reason);
       if (is_over()) return;
-      if (turn()) continue;
+      if (turn(true)) continue;
       next = rest();
     }
     take(next);
@@ -203,10 +220,15 @@ void Engine::take(const Rest& rest) {
   }
 }
 
+bool Engine::is_for_background_thread(const Batch& batch) const {
+  return batch.signature().device != DeviceKind::kHost && batch.error.empty();
+}
+
 /// Takes what is there and runs one batch; says whether there was anything to do.
-bool Engine::turn() {
+bool Engine::turn(bool is_background_thread) {
   bool worked = advance(exchange_.agreed.empty());
-  if (!exchange_.agreed.empty()) {
+  if (!exchange_.agreed.empty() &&
+      (is_background_thread || !is_for_background_thread(exchange_.agreed.front()))) {
     Batch batch = std::move(exchange_.agreed.front());
     exchange_.agreed.pop_front();
     execute(std::move(batch));
@@ -218,22 +240,41 @@ bool Engine::turn() {
 
 bool Engine::advance(bool engine_is_free) {
   bool worked = false;
+  // Taken first, so that what is waited for has been taken after that.
+  const std::vector<const Handle*> waits =
+      uses_device_ ? submissions_.take_waits() : std::vector<const Handle*>();
   if (submissions_.take(taken_)) {
     for (Submission& submission : taken_) park(std::move(submission));
     last_call_ = Clock::now();
     worked = true;
   }
+  note_waits(waits);
   if (leaving_ && !leave_announced_) {
     leave_announced_ = true;
     leave_deadline_ = Clock::now() + kLeaveDeadline;
     exchange_.leave("it was shut down");
   }
-  worked |= exchange_.step(engine_is_free);
+  worked |= exchange_.step(engine_is_free, unfinished());
   if (exchange_.failure) raise(ErrorKind::kSessionFailed, "{}", exchange_.failure->reason);
   if (leave_announced_ && Clock::now() > leave_deadline_) {
     raise(ErrorKind::kSessionFailed, "the other ranks did not answer within {} s", kLeaveDeadline.count());
   }
   return worked;
+}
+
+void Engine::note_waits(const std::vector<const Handle*>& waits) {
+  for (const Handle* const handle : waits) {
+    const auto call = std::ranges::find_if(
+        parked_, [&](const auto& parked) { return parked.second.handle.get() == handle; });
+    if (call != parked_.end()) exchange_.wait_for(call->first);
+  }
+}
+
+std::size_t Engine::unfinished() {
+  if (!uses_device_) return 0;
+  std::size_t sum = 0;
+  for (const auto& backend : backends_) sum += backend->unfinished(Clock::now());
+  return sum;
 }
 
 void Engine::park(Submission submission) {
@@ -288,12 +329,19 @@ void Engine::execute(Batch batch) {
   }
   try {
     run_batch(batch, calls);
+    apply_set_change(batch);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kMismatch) {
+      keep_for_end(calls);
+      throw;
+    }
+    ++counters_.errors;
+    for (Submission& call : calls) call.handle->fail(error);
+    return;
   } catch (...) {
-    // The end of the session fails these with the rest. Their keys may have been announced anew meanwhile.
-    for (Submission& call : calls) deferred_[call.request.key].push_back(std::move(call));
+    keep_for_end(calls);
     throw;
   }
-  apply_set_change(batch);
   if (batch.signature().op == OpKind::kJoin) submissions_.restart_numbering(kGlobalSet);
   ++counters_.batches;
   for (std::size_t call = 0; call < calls.size(); ++call) {
@@ -301,6 +349,11 @@ void Engine::execute(Batch batch) {
     counters_.bytes += calls[call].request.bytes;
     calls[call].handle->succeed(std::move(calls[call].results), batch.value);
   }
+}
+
+/// The end of the session fails these with the rest. Their keys may have been announced anew meanwhile.
+void Engine::keep_for_end(std::vector<Submission>& calls) {
+  for (Submission& call : calls) deferred_[call.request.key].push_back(std::move(call));
 }
 
 void Engine::run_batch(const Batch& batch, std::vector<Submission>& calls) {
@@ -315,9 +368,11 @@ void Engine::run_batch(const Batch& batch, std::vector<Submission>& calls) {
   const BatchGroups groups(
       reach_, placement_of(batch.process_set()), batch,
       {caller_waits() ? spins_ : 0, pump, [this] { static_cast<void>(advance(false)); }});
+  if (batch.signature().device != DeviceKind::kHost) uses_device_ = true;
   const TimePoint start = Clock::now();
   (*backend)->run(batch, calls, groups.all());
-  if (topology().rank() != 0 || !groups.took_route()) return;
+  const bool is_on_host = batch.signature().device == DeviceKind::kHost;
+  if (topology().rank() != 0 || !is_on_host || !groups.took_route()) return;
   if (const std::string news = route_chooser_.learn(batch, Clock::now() - start); !news.empty())
     log_info(news);
 }
@@ -348,6 +403,7 @@ void Engine::apply_set_change(const Batch& batch) {
   if (batch.signature().op == OpKind::kAddProcessSet) process_sets_.add(process_set, batch.signature().ranks);
   if (batch.signature().op != OpKind::kRemoveProcessSet) return;
   process_sets_.remove(process_set);
+  for (const auto& backend : backends_) backend->forget(process_set, [this] { keep_in_touch(); });
   placements_.erase(process_set);
   std::erase_if(parked_, [&](const auto& parked) {
     const auto& [key, submission] = parked;
@@ -373,12 +429,29 @@ Rest Engine::rest() {
                            .since_call = Clock::now() - last_call_,
                            .notices_arrivals = transport_->notices_arrivals(),
                            .moves_only_when_called = transport_->moves_only_when_called()});
+  if (uses_device_) watch_device(rest);
   // The others may not answer, and then the end must not be late.
   if (leaving_) rest.time = std::min<Duration>(rest.time, kLeavePause);
   return rest;
 }
 
+/// A device tells when it is through only where something waits for that. Otherwise it is looked at now and
+/// then, for deadlines and because it tells nothing after a fault.
+void Engine::watch_device(Rest& rest) {
+  if (unfinished() == 0) return;
+  rest.time = std::min<Duration>(rest.time, kDeviceLook);
+  if (!exchange_.holds_back()) return;
+  for (const auto& backend : backends_) backend->ring_at_next_end([this] { transport_->wake(); });
+}
+
+/// While a backend waits for its device.
+void Engine::keep_in_touch() {
+  static_cast<void>(exchange_.step(false));
+  if (exchange_.failure) raise(ErrorKind::kSessionFailed, "{}", exchange_.failure->reason);
+}
+
 void Engine::depart(const Departure& departure) {
+  for (const auto& backend : backends_) backend->close([this] { keep_in_touch(); });
   const bool is_own = departure.rank == topology().rank();
   end(Error(ErrorKind::kSessionFailed,
             is_own ? std::string("hora has been shut down; call init() again")
@@ -405,8 +478,13 @@ void Engine::fail(const Failure& failure) {
   } catch (const std::exception& error) {
     log_error(fmt::format("the other ranks could not be told: {}", error.what()));
   }
-  end(Error(ErrorKind::kSessionFailed,
-            is_own ? failure.reason : fmt::format("rank {} failed: {}", failure.rank, failure.reason)));
+  const Error reason(
+      ErrorKind::kSessionFailed,
+      is_own ? failure.reason : fmt::format("rank {} failed: {}", failure.rank, failure.reason));
+  has_failed_ = true;
+  // First what was launched, so that nobody who learns of the failure takes that for complete.
+  for (const auto& backend : backends_) backend->fail(reason);
+  end(reason);
 }
 
 void Engine::end(const Error& reason) {

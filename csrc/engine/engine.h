@@ -31,14 +31,15 @@ namespace hora {
 /// Who waits, works: one thread at a time has the engine's role and takes its turns. It belongs to the
 /// background thread of the session, which looks after it from time to time, but a thread that waits for a
 /// handle takes it meanwhile, so that a blocking call costs no hand-over between threads. Only the background
-/// thread ends the session.
+/// thread ends the session, and only it runs batches on devices, since NCCL wants to be called by one thread:
+/// a session that uses a device does not lend the role.
 ///
 /// The control plane also goes on inside every wait of a collective (`advance`), where it receives, merges,
 /// orders and relays, but never runs a batch.
 ///
-/// Lock map: submissions_, process_sets_ and counters_ are shared and guard themselves; waiting_ and leaving_
-/// are atomics; joining thread_ -> join_mutex_; sleep() and wake() of the transport may be called beside the
-/// role, sleep() by the background thread only; all else -> role_.
+/// Lock map: submissions_, process_sets_ and counters_ are shared and guard themselves; waiting_, leaving_,
+/// uses_device_ and has_failed_ are atomics; joining thread_ -> join_mutex_; sleep() and wake() of the
+/// transport may be called beside the role, sleep() by the background thread only; all else -> role_.
 class Engine {
  public:
   Engine(std::unique_ptr<Transport> transport, const Settings& settings);
@@ -51,10 +52,14 @@ class Engine {
   [[nodiscard]] std::string_view transport_name() const { return transport_->name(); }
   [[nodiscard]] const Counters& counters() const { return counters_; }
 
+  /// Looks at a call before it is submitted; throws what is wrong with it on this rank.
+  void prepare(Submission& submission);
   void submit(Submission submission);
   /// See Session::Together.
   void hold() { submissions_.hold(); }
   void let_go();
+  /// Throws why the session has failed, if it has; that it was left in order is no failure.
+  void require_working() const;
   /// Announces that this rank refused a call, so that the others get an error instead of waiting.
   void refuse(Submission submission);
   /// Makes a handle's name usable again.
@@ -74,9 +79,13 @@ class Engine {
 
  private:
   void announce_soon();
+  void note_waits(const std::vector<const Handle*>& waits);
+  void keep_in_touch();
+  [[nodiscard]] std::size_t unfinished();
+  [[nodiscard]] bool is_for_background_thread(const Batch& batch) const;
   void run();
   void run_until_departure();
-  bool turn();
+  bool turn(bool is_background_thread);
   void help(const Handle& handle, TimePoint deadline);
   [[nodiscard]] bool has_news() const;
   [[nodiscard]] bool is_over() const;
@@ -85,10 +94,12 @@ class Engine {
   void park(Submission submission);
   void execute(Batch batch);
   void run_batch(const Batch& batch, std::vector<Submission>& calls);
+  void keep_for_end(std::vector<Submission>& calls);
   void apply_set_change(const Batch& batch);
   void wait_a_little();
   [[nodiscard]] bool caller_waits() const;
   [[nodiscard]] Rest rest();
+  void watch_device(Rest& rest);
   void take(const Rest& rest);
   [[nodiscard]] const Placement& placement_of(std::int32_t process_set);
   void depart(const Departure& departure);
@@ -109,6 +120,8 @@ class Engine {
   const int spins_;
   std::atomic<int> waiting_{0};
   std::atomic<bool> leaving_{false};
+  std::atomic<bool> uses_device_{false};
+  std::atomic<bool> has_failed_{false};
   std::mutex role_;
   TimePoint last_work_ = Clock::now();
   TimePoint last_call_;

@@ -16,15 +16,15 @@ void Exchange::submit(const Request& request) {
   }
 }
 
-bool Exchange::step(bool engine_is_free) {
+bool Exchange::step(bool engine_is_free, std::size_t unfinished) {
   bool worked = false;
   Incoming incoming;
   while (transport_.receive(incoming)) {
     negotiator_.on_message(incoming.peer, incoming.message);
     worked = true;
   }
-  if (engine_is_free && negotiator_.can_cut()) {
-    negotiator_.cut();
+  if (engine_is_free && negotiator_.can_cut(unfinished)) {
+    negotiator_.cut(unfinished);
     worked = true;
   }
   send_outputs();

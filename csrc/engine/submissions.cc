@@ -28,6 +28,17 @@ void Submissions::enqueue(Submission submission) {
   if (holds_ == 0) has_queued_.store(true, std::memory_order_release);
 }
 
+void Submissions::push_wait(const Handle& handle) {
+  const std::lock_guard lock(mutex_);
+  waits_.push_back(&handle);
+  has_queued_.store(true, std::memory_order_release);
+}
+
+std::vector<const Handle*> Submissions::take_waits() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(waits_, {});
+}
+
 void Submissions::hold() {
   const std::lock_guard lock(mutex_);
   ++holds_;
@@ -57,6 +68,7 @@ bool Submissions::take(std::vector<Submission>& taken) {
   taken.clear();
   if (!has_queued()) return false;
   const std::lock_guard lock(mutex_);
+  if (holds_ > 0 && !closed_) return false;
   taken.swap(queue_);
   has_queued_.store(false, std::memory_order_relaxed);
   return !taken.empty();

@@ -34,6 +34,9 @@ class Submissions {
   void hold();
   void let_go();
 
+  /// A thread waits for a call on a device.
+  void push_wait(const Handle& handle);
+
   /// Throws the reason given to `close`.
   void require_open() const;
 
@@ -50,6 +53,9 @@ class Submissions {
   /// Engine: moves all queued submissions out; says whether there were any.
   [[nodiscard]] bool take(std::vector<Submission>& taken);
 
+  /// Engine: handles for which threads wait since the last time; they may be gone.
+  [[nodiscard]] std::vector<const Handle*> take_waits();
+
   /// Engine: lets nothing in any more.
   void close(const Error& reason);
 
@@ -60,6 +66,7 @@ class Submissions {
   std::unordered_map<std::int32_t, std::uint64_t> unnamed_calls_;  // by process set
   std::unordered_set<Key> in_use_;
   std::vector<Submission> queue_;
+  std::vector<const Handle*> waits_;
   int holds_ = 0;
   std::atomic<bool> has_queued_{false};
   std::optional<Error> closed_;

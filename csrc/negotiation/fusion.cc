@@ -10,7 +10,8 @@ namespace {
 bool are_alike(const Signature& one, const Signature& other) {
   return one.op == other.op && one.device == other.device && one.reduce == other.reduce &&
          one.root == other.root && one.prescale == other.prescale && one.postscale == other.postscale &&
-         one.tensors.front().dtype == other.tensors.front().dtype && one.ranks == other.ranks;
+         one.wire == other.wire && one.tensors.front().dtype == other.tensors.front().dtype &&
+         one.ranks == other.ranks;
 }
 
 bool may_share_batch(const Signature& signature, const FusionOptions& options) {

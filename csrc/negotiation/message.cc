@@ -220,6 +220,28 @@ int decode_join(std::span<const std::byte> message) {
   return static_cast<int>(body(message, MessageKind::kJoin).varint());
 }
 
+Bytes encode_waits(const std::vector<Key>& keys) {
+  ByteWriter out = begin(MessageKind::kWait);
+  out.varint(keys.size());
+  for (const Key& key : keys) {
+    out.text(key.name);
+    out.varint(key.number);
+    out.signed_varint(key.process_set);
+  }
+  return out.take();
+}
+
+std::vector<Key> decode_waits(std::span<const std::byte> message) {
+  ByteReader in = body(message, MessageKind::kWait);
+  std::vector<Key> keys(in.length());
+  for (Key& key : keys) {
+    key.name = in.text();
+    key.number = in.varint();
+    key.process_set = static_cast<std::int32_t>(in.signed_varint());
+  }
+  return keys;
+}
+
 Bytes encode(const Departure& departure) {
   ByteWriter out = begin(MessageKind::kDepart);
   write_text_and_rank(out, departure.rank, departure.reason);

@@ -17,10 +17,11 @@ enum class MessageKind : std::uint8_t {
   kPlan,      ///< to the children: the next part of the sequence; relayed unchanged
   kJoin,      ///< to the parent: a rank of the subtree has joined
   kDepart,    ///< to the parent: a rank of the subtree leaves
+  kWait,      ///< to the parent: a thread waits for calls on devices
   kFailure,   ///< to all neighbours: the session is broken
   kGoodbye,   ///< last message on an edge
 };
-inline constexpr std::size_t kMessageKinds = 6;
+inline constexpr std::size_t kMessageKinds = 7;
 
 /// One attribute set seen for a tensor, and the ranks that sent it.
 struct Variant {
@@ -47,6 +48,7 @@ struct Failure {
 /// Ids from `first_new_id` on are new to the receivers, so that their description goes along.
 [[nodiscard]] Bytes encode(const Plan& plan, std::uint32_t first_new_id);
 [[nodiscard]] Bytes encode_join(int rank);
+[[nodiscard]] Bytes encode_waits(const std::vector<Key>& keys);
 [[nodiscard]] Bytes encode(const Departure& departure);
 [[nodiscard]] Bytes encode(const Failure& failure);
 [[nodiscard]] Bytes encode_goodbye();
@@ -56,6 +58,7 @@ struct Failure {
 /// Entries that use an id for the first time carry their description; `cache` learns them on the way.
 [[nodiscard]] Plan decode_plan(std::span<const std::byte> message, Cache& cache);
 [[nodiscard]] int decode_join(std::span<const std::byte> message);
+[[nodiscard]] std::vector<Key> decode_waits(std::span<const std::byte> message);
 [[nodiscard]] Departure decode_departure(std::span<const std::byte> message);
 [[nodiscard]] Failure decode_failure(std::span<const std::byte> message);
 

@@ -64,6 +64,8 @@ std::string describe(const Variant& variant, std::span<const Variant> all) {
   if (differs(&Signature::root)) text += fmt::format(" root_rank {}", own.root);
   if (differs(&Signature::prescale)) text += fmt::format(" prescale_factor {}", own.prescale);
   if (differs(&Signature::postscale)) text += fmt::format(" postscale_factor {}", own.postscale);
+  if (differs(&Signature::wire))
+    text += fmt::format(" travelling as {}", own.wire ? name(*own.wire) : "it is");
   if (differs(&Signature::device)) text += fmt::format(" on {}", name(own.device));
   return text;
 }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "negotiation/device_commit.h"
 #include "negotiation/mismatch.h"
 
 namespace hora {
@@ -24,6 +25,20 @@ std::vector<Item> take_of(std::int32_t set, std::vector<Item>& items) {
   std::ranges::move(others, std::back_inserter(items));
   taken.erase(others.begin(), taken.end());
   return taken;
+}
+
+bool on_device(const ReadyCall& call) {
+  return call.entry.signature->device != DeviceKind::kHost;
+}
+
+/// Ragged dimensions are not known here; such calls count as large as a row.
+std::uint64_t known_bytes(const Signature& signature) {
+  std::uint64_t bytes = 0;
+  for (const TensorType& tensor : signature.tensors) {
+    const bool is_ragged = !tensor.shape.empty() && tensor.shape.front() == Signature::kRagged;
+    bytes += is_ragged ? tensor.row_bytes() : tensor.bytes();
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -69,6 +84,19 @@ void Negotiator::on_leave(const std::string& reason) {
   outputs_.messages.push_back({*tree_.parent(), encode(Departure{tree_.rank(), reason})});
 }
 
+/// A node holds this back with the call itself, so that it never overtakes its announcement.
+void Negotiator::on_wait(const Key& key) {
+  if (closed_) return;
+  if (const auto found = pending_.find(key); found != pending_.end()) {
+    found->second.is_waited_for = true;
+  } else if (!tree_.is_root()) {
+    waited_for_.push_back(key);
+  } else {
+    const auto is_same = [&](const ReadyCall& call) { return call.entry.key == key; };
+    is_waited_for_ = is_waited_for_ || std::ranges::any_of(ready_, is_same);
+  }
+}
+
 void Negotiator::on_failure(const Failure& failure) {
   if (failed_) return;
   failed_ = closed_ = true;
@@ -89,6 +117,9 @@ void Negotiator::on_message(int peer, std::span<const std::byte> message) {
       return;
     case MessageKind::kJoin:
       if (!closed_) join(child_number(peer), decode_join(message));
+      return;
+    case MessageKind::kWait:
+      for (const Key& key : decode_waits(message)) on_wait(key);
       return;
     case MessageKind::kDepart:
       if (closed_) return;
@@ -147,6 +178,7 @@ void Negotiator::finish(PendingCalls::iterator call) {
   pending.seen.clear();
   pending.heard.clear();
   pending.contributors = 0;
+  pending.is_waited_for = false;
   pending.partial.clear();
   spare_.push_back(std::move(node));
 }
@@ -235,12 +267,14 @@ void Negotiator::complete(const Key& key, const Pending& pending) {
     announcement.variants = variants_of(key, pending);
   }
   announcements_.push_back(std::move(announcement));
+  if (pending.is_waited_for) waited_for_.push_back(key);
 }
 
 void Negotiator::complete_at_root(const Key& key, const Pending& pending) {
   std::string error = find_error(key, pending);
   BatchEntry entry{key, signature_of(pending), pending.id};
   if (error.empty()) {
+    is_waited_for_ = is_waited_for_ || pending.is_waited_for;
     ready_.push_back(
         {std::move(entry), pending.contributors, divisor(key, pending), absent_from(key, pending)});
     return;
@@ -319,12 +353,40 @@ std::vector<int> Negotiator::absent_from(const Key& key, const Pending& pending)
   return absent;
 }
 
-bool Negotiator::can_cut() const {
+bool Negotiator::can_cut(std::size_t unfinished) const {
+  if (!tree_.is_root() || closed_) return false;
   const bool all_joined = static_cast<int>(joined_.size()) == tree_.job_size();
-  return tree_.is_root() && !closed_ && (!ready_.empty() || !errors_.empty() || all_joined || departure_);
+  if (!errors_.empty() || all_joined || departure_) return true;
+  return !ready_.empty() && !(std::ranges::all_of(ready_, on_device) && holds_devices_back(unfinished));
 }
 
-void Negotiator::cut() {
+/// What changes who takes part comes after everything that was ready before it.
+bool Negotiator::holds_devices_back(std::size_t unfinished) const {
+  if (departure_ || static_cast<int>(joined_.size()) == tree_.job_size()) return false;
+  DeviceLoad load{.bucket_bytes = options_.fusion.threshold_bytes,
+                  .unfinished = unfinished,
+                  .caller_waits = is_waited_for_};
+  if (may_plan(load)) return false;
+  for (const ReadyCall& call : ready_) {
+    const OpKind op = call.entry.signature->op;
+    if (op == OpKind::kAddProcessSet || op == OpKind::kRemoveProcessSet || op == OpKind::kBarrier)
+      return false;
+    // Whether a batch of another set runs on the root's device, it does not know.
+    if (on_device(call) && !sets_.at(call.process_set()).has_self()) return false;
+    if (on_device(call)) load.ready_bytes += known_bytes(*call.entry.signature);
+  }
+  return !may_plan(load);
+}
+
+void Negotiator::cut(std::size_t unfinished) {
+  std::vector<ReadyCall> held_back;
+  if (holds_devices_back(unfinished)) {
+    const auto held = std::ranges::stable_partition(ready_, std::not_fn(on_device));
+    std::ranges::move(held, std::back_inserter(held_back));
+    ready_.erase(held.begin(), held.end());
+  } else {
+    is_waited_for_ = false;
+  }
   // The global set comes last, because its batches may remove another set.
   std::vector<std::int32_t> sets{kGlobalSet};
   const auto mention = [&](std::int32_t set) {
@@ -334,6 +396,7 @@ void Negotiator::cut() {
   for (const Batch& batch : errors_) mention(batch.process_set());
   std::ranges::sort(sets, std::greater<>());
   for (const std::int32_t set : sets) plan_set(set, take_of(set, ready_), take_of(set, errors_));
+  ready_ = std::move(held_back);
 }
 
 void Negotiator::plan_set(std::int32_t process_set, std::vector<ReadyCall> ready, std::vector<Batch> errors) {
@@ -429,9 +492,12 @@ void Negotiator::say_goodbye() {
 }
 
 void Negotiator::send_announcements() {
-  if (announcements_.empty()) return;
-  if (!closed_) outputs_.messages.push_back({*tree_.parent(), encode(announcements_)});
+  if (!announcements_.empty() && !closed_)
+    outputs_.messages.push_back({*tree_.parent(), encode(announcements_)});
+  if (!waited_for_.empty() && !closed_)
+    outputs_.messages.push_back({*tree_.parent(), encode_waits(waited_for_)});
   announcements_.clear();
+  waited_for_.clear();
 }
 
 Negotiator::Outputs Negotiator::take_outputs() {

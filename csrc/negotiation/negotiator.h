@@ -59,13 +59,19 @@ class Negotiator {
   /// This rank cannot go on: all others are told.
   void on_failure(const Failure& failure);
 
+  /// A thread of this rank waits for an announced call on a device: the root no longer holds it back.
+  void on_wait(const Key& key);
+
   /// A message from a neighbour in the tree.
   void on_message(int peer, std::span<const std::byte> message);
 
   /// Root only: whether there is anything to plan. The caller cuts when its engine is free, so that what
-  /// becomes ready while a batch runs travels together in the next plan.
-  [[nodiscard]] bool can_cut() const;
-  void cut();
+  /// becomes ready while a batch runs travels together in the next plan. Calls on devices are held back as
+  /// `may_plan` says; the root's own device is not through with `unfinished` batches.
+  [[nodiscard]] bool can_cut(std::size_t unfinished = 0) const;
+  void cut(std::size_t unfinished = 0);
+  /// Root only: whether something is ready and only held back.
+  [[nodiscard]] bool holds_back() const { return !closed_ && !ready_.empty(); }
 
   /// Tells the neighbours that nothing more will come; only after the plan with a departure came out.
   void say_goodbye();
@@ -104,6 +110,7 @@ class Negotiator {
     std::vector<Seen> seen;  ///< empty while they did
     std::vector<Source> heard;
     int contributors = 0;
+    bool is_waited_for = false;
     std::unordered_map<Source, RankSet> partial;  ///< what only some ranks of a source have announced
   };
 
@@ -130,6 +137,7 @@ class Negotiator {
   [[nodiscard]] RankSet contributors_of(const Key& key, const Pending& pending) const;
   [[nodiscard]] std::vector<int> absent_from(const Key& key, const Pending& pending) const;
 
+  [[nodiscard]] bool holds_devices_back(std::size_t unfinished) const;
   void plan_set(std::int32_t process_set, std::vector<ReadyCall> ready, std::vector<Batch> errors);
   void assign_ids(Plan& plan);
   void decide_set_change(Batch& batch);
@@ -145,8 +153,10 @@ class Negotiator {
   PendingCalls pending_;
   std::vector<PendingCalls::node_type> spare_;  // kept for their memory
   std::vector<Announcement> announcements_;     // for the parent
+  std::vector<Key> waited_for_;                 // for the parent, behind their announcements
   std::vector<ReadyCall> ready_;                // root only
   std::vector<Batch> errors_;                   // root only
+  bool is_waited_for_ = false;                  // root only: something that is ready
   std::unordered_map<std::int32_t, Members> sets_;
   std::int32_t last_set_ = kGlobalSet;  // root only
   std::uint64_t batches_ = 0;           // root only: planned so far

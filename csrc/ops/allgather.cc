@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <functional>
 #include <memory>
 #include <numeric>
 #include <vector>
@@ -20,11 +22,12 @@ std::vector<std::int64_t> gather_rows(const Group& group, std::int64_t own_rows)
   return rows;
 }
 
-void allgather_one(const Group& group, const HostTensor& tensor, const Route& route) {
+/// Finds out about the result of one tensor, all but its memory; returns which bytes of it each rank brings.
+std::vector<std::size_t> describe_result(const Group& group, const OpTensor& tensor) {
   // A rank that has joined contributes no rows.
   const std::int64_t own_rows = tensor.is_absent ? 0 : tensor.local.rows;
   Output& output = *tensor.result;
-  output = {nullptr, tensor.type->shape, tensor.type->dtype, gather_rows(group, own_rows)};
+  output = {nullptr, tensor.type->shape, tensor.type->dtype, gather_rows(group, own_rows), -1};
   output.shape.front() = std::accumulate(output.sizes.begin(), output.sizes.end(), std::int64_t{0});
 
   const std::size_t row_bytes = tensor.type->row_bytes();
@@ -32,6 +35,12 @@ void allgather_one(const Group& group, const HostTensor& tensor, const Route& ro
   for (const std::int64_t rows : output.sizes) {
     bounds.push_back(bounds.back() + static_cast<std::size_t>(rows) * row_bytes);
   }
+  return bounds;
+}
+
+void allgather_one(const Group& group, const OpTensor& tensor, const Route& route) {
+  const std::vector<std::size_t> bounds = describe_result(group, tensor);
+  Output& output = *tensor.result;
   output.data = std::make_shared_for_overwrite<std::byte[]>(bounds.back());
   const auto own = static_cast<std::size_t>(group.rank());
   std::copy_n(tensor.local.input, bounds[own + 1] - bounds[own], output.data.get() + bounds[own]);
@@ -53,7 +62,41 @@ void check_allgather(const Submission& submission, const std::vector<int>&) {
 }
 
 void allgather_on_host(const HostCall& call) {
-  for (const HostTensor& tensor : call.tensors) allgather_one(call.group, tensor, call.batch.route);
+  for (const OpTensor& tensor : call.tensors) allgather_one(call.group, tensor, call.batch.route);
+}
+
+namespace {
+
+bool are_equal(const std::vector<std::int64_t>& rows) {
+  return std::ranges::adjacent_find(rows, std::not_equal_to()) == rows.end();
+}
+
+void give_to_lane(const DeviceCall& call, const OpTensor& tensor, const std::vector<std::size_t>& bounds) {
+  std::byte* const result = tensor.result->data.get();
+  if (are_equal(tensor.result->sizes)) {
+    call.lane.all_gather(tensor.local.input, result, bounds[1]);
+    return;
+  }
+  for (int rank = 0; rank < call.group.size(); ++rank) {
+    const std::size_t first = bounds[static_cast<std::size_t>(rank)];
+    const std::size_t bytes = bounds[static_cast<std::size_t>(rank) + 1] - first;
+    const std::byte* const from = rank == call.group.rank() ? tensor.local.input : result + first;
+    if (bytes > 0) call.lane.broadcast(from, result + first, bytes, rank);
+  }
+}
+
+}  // namespace
+
+void allgather_on_device(const DeviceCall& call) {
+  std::vector<std::vector<std::size_t>> bounds;
+  for (const OpTensor& tensor : call.tensors) {
+    bounds.push_back(describe_result(call.group, tensor));
+    tensor.result->data = call.lane.allocate(bounds.back().back());
+  }
+  call.lane.begin_group();
+  for (std::size_t tensor = 0; tensor < bounds.size(); ++tensor)
+    give_to_lane(call, call.tensors[tensor], bounds[tensor]);
+  call.lane.end_group();
 }
 
 }  // namespace hora

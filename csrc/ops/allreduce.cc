@@ -9,6 +9,7 @@
 #include "collectives/recursive_doubling.h"
 #include "collectives/ring_allreduce.h"
 #include "collectives/shared_memory/shared_memory.h"
+#include "ops/device_reduction.h"
 #include "ops/ops.h"
 #include "ops/scaling.h"
 
@@ -18,7 +19,7 @@ namespace {
 /// Packs the tensors one after another in accumulation type.
 void load(const HostCall& call, const Scaling& scaling, std::byte* at) {
   const std::size_t element = size_of(accumulation_type(call.dtype));
-  for (const HostTensor& tensor : call.tensors) {
+  for (const OpTensor& tensor : call.tensors) {
     const std::size_t count = tensor.type->count();
     load_operand(tensor, call.batch.signature().reduce, scaling, 0, count, at);
     at += count * element;
@@ -27,7 +28,7 @@ void load(const HostCall& call, const Scaling& scaling, std::byte* at) {
 
 /// Unpacks them from their own type.
 void store(const HostCall& call, const std::byte* at) {
-  for (const HostTensor& tensor : call.tensors) {
+  for (const OpTensor& tensor : call.tensors) {
     const std::size_t bytes = tensor.type->bytes();
     if (!tensor.is_absent && at != tensor.local.output) std::copy_n(at, bytes, tensor.local.output);
     at += bytes;
@@ -36,7 +37,7 @@ void store(const HostCall& call, const std::byte* at) {
 
 std::size_t count_of(const HostCall& call) {
   std::size_t count = 0;
-  for (const HostTensor& tensor : call.tensors) count += tensor.type->count();
+  for (const OpTensor& tensor : call.tensors) count += tensor.type->count();
   return count;
 }
 
@@ -48,10 +49,10 @@ void adasum_on_host(const HostCall& call) {
   const std::span<std::byte> sums = call.staging.at_least(count_of(call) * size_of(type));
   load(call, scaling, sums.data());
   std::vector<std::size_t> lengths;
-  for (const HostTensor& tensor : call.tensors) lengths.push_back(tensor.type->count());
+  for (const OpTensor& tensor : call.tensors) lengths.push_back(tensor.type->count());
   adasum(call.group, sums, lengths, type, call.scratch);
   const std::byte* at = sums.data();
-  for (const HostTensor& tensor : call.tensors) {
+  for (const OpTensor& tensor : call.tensors) {
     const std::size_t count = tensor.type->count();
     if (!tensor.is_absent) narrow(at, call.dtype, tensor.local.output, count, scaling.after);
     at += count * size_of(type);
@@ -64,6 +65,8 @@ void check_allreduce(const Submission& submission, const std::vector<int>&) {
   const Signature& signature = submission.request.signature;
   check_reduction(signature);
   if (signature.reduce != ReduceOp::kAdasum) return;
+  if (signature.device != DeviceKind::kHost)
+    raise(ErrorKind::kInvalidArgument, "op Adasum is not available on GPUs; move the tensor with .cpu()");
   for (const TensorType& tensor : signature.tensors) {
     if (info(tensor.dtype).is_floating) continue;
     raise(ErrorKind::kInvalidArgument, "op Adasum is defined for floating-point numbers, not for {}",
@@ -83,7 +86,7 @@ bool allreduce_directly(const HostCall& call) {
       count_of(call) * size_of(call.dtype) < kLeastDirectBytes)
     return false;
   std::vector<DirectTensor> tensors;
-  for (const HostTensor& tensor : call.tensors)
+  for (const OpTensor& tensor : call.tensors)
     tensors.push_back({tensor.local.input, tensor.local.output, tensor.type->count()});
   return direct_allreduce(*call.group.slots(), tensors, reduction_of(call.batch, call.dtype));
 }
@@ -113,7 +116,7 @@ void allreduce_flat(const HostCall& call) {
   const DType type = accumulation_type(call.dtype);
   const Reduction reduction = reduction_of(call.batch, call.dtype);
   const std::size_t count = count_of(call);
-  const HostTensor& first = call.tensors.front();
+  const OpTensor& first = call.tensors.front();
   std::byte* const output = call.tensors.size() == 1 && !first.is_absent ? first.local.output : nullptr;
   const bool is_half = type != call.dtype;
   const bool sums_in_output = output != nullptr && !is_half;
@@ -140,6 +143,89 @@ void allreduce_on_host(const HostCall& call) {
   if (call.group.hosts() == nullptr) return allreduce_flat(call);
   hierarchical_allreduce(call.group, call.pieces(), reduction_of(call.batch, call.dtype), call.batch.route,
                          call.staging, call.scratch);
+}
+
+namespace {
+
+/// Runs of elements of the tensors, taken one after another, until `most` elements are together.
+class DeviceCursor {
+ public:
+  explicit DeviceCursor(const DeviceCall& call) : call_(call) {}
+
+  struct Run {
+    const OpTensor* tensor;
+    std::size_t first;
+    std::size_t count;
+  };
+
+  std::vector<Run> next(std::size_t most) {
+    std::vector<Run> runs;
+    while (tensor_ < call_.tensors.size() && most > 0) {
+      const OpTensor& tensor = call_.tensors[tensor_];
+      const std::size_t count = std::min(most, tensor.type->count() - first_);
+      if (count > 0) runs.push_back({&tensor, first_, count});
+      most -= count;
+      first_ += count;
+      if (first_ == tensor.type->count()) {
+        ++tensor_;
+        first_ = 0;
+      }
+    }
+    return runs;
+  }
+
+ private:
+  const DeviceCall& call_;
+  std::size_t tensor_ = 0;
+  std::size_t first_ = 0;
+};
+
+/// One launch packs, one NCCL call reduces, one launch unpacks, for as much as the staging memory holds.
+void allreduce_packed(const DeviceCall& call, const DeviceReduction& reduction) {
+  DeviceLane& lane = call.lane;
+  const std::size_t size = size_of(call.dtype);
+  const std::size_t wire_size = size_of(reduction.wire);
+  std::byte* const staging = lane.staging().data();
+  DeviceCursor cursor(call);
+  std::vector<DeviceMove> loads;
+  std::vector<DeviceMove> stores;
+  for (;;) {
+    const auto runs = cursor.next(lane.staging().size() / wire_size);
+    if (runs.empty()) return;
+    loads.clear();
+    stores.clear();
+    std::byte* at = staging;
+    for (const auto& [tensor, first, count] : runs) {
+      if (tensor->is_absent) {
+        lane.fill(at, count, reduction.wire, reduction.reduce);
+      } else {
+        loads.push_back({tensor->local.input + first * size, at, count});
+        stores.push_back({at, tensor->local.output + first * size, count});
+      }
+      at += count * wire_size;
+    }
+    lane.move(loads, reduction.load);
+    lane.all_reduce(staging, staging, static_cast<std::size_t>(at - staging) / wire_size, reduction.wire,
+                    reduction.reduce);
+    lane.move(stores, reduction.store);
+  }
+}
+
+}  // namespace
+
+/// Tensors that need no packing go as they are: a single one, and all of them where there are no kernels.
+void allreduce_on_device(const DeviceCall& call) {
+  const DeviceReduction reduction =
+      device_reduction_of(call.batch, call.dtype, call.group.size(), call.lane.has_kernels());
+  require_kernels(call, reduction);
+  const bool packs = !reduction.is_plain() || !call.all_contribute() || call.tensors.size() > 1;
+  if (packs && call.lane.has_kernels()) return allreduce_packed(call, reduction);
+  call.lane.begin_group();
+  for (const OpTensor& tensor : call.tensors) {
+    call.lane.all_reduce(tensor.local.input, tensor.local.output, tensor.type->count(), reduction.wire,
+                         reduction.reduce);
+  }
+  call.lane.end_group();
 }
 
 }  // namespace hora

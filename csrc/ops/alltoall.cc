@@ -29,7 +29,7 @@ std::vector<std::size_t> byte_bounds(const std::vector<std::int64_t>& rows, std:
   return bounds;
 }
 
-void alltoall_one(const Group& group, const HostTensor& tensor, const Route& route) {
+void alltoall_one(const Group& group, const OpTensor& tensor, const Route& route) {
   // A rank that has joined sends nothing to anyone.
   std::vector<std::int64_t> splits(tensor.splits.begin(), tensor.splits.end());
   splits.resize(static_cast<std::size_t>(group.size()));
@@ -37,7 +37,7 @@ void alltoall_one(const Group& group, const HostTensor& tensor, const Route& rou
   const std::size_t row_bytes = tensor.type->row_bytes();
   std::vector<std::size_t> bytes;  // for each pair of ranks, where they share memory
   Output& output = *tensor.result;
-  output = {nullptr, tensor.type->shape, tensor.type->dtype, {}};
+  output = {nullptr, tensor.type->shape, tensor.type->dtype, {}, -1};
   if (slots != nullptr) {
     const std::vector<std::int64_t> all = shared_exchange(*slots, splits);
     for (const std::int64_t rows : all) bytes.push_back(static_cast<std::size_t>(rows) * row_bytes);
@@ -83,7 +83,47 @@ void check_alltoall(const Submission& submission, const std::vector<int>& member
 }
 
 void alltoall_on_host(const HostCall& call) {
-  for (const HostTensor& tensor : call.tensors) alltoall_one(call.group, tensor, call.batch.route);
+  for (const OpTensor& tensor : call.tensors) alltoall_one(call.group, tensor, call.batch.route);
+}
+
+namespace {
+
+/// Which bytes one tensor sends to each rank, and gets from it.
+struct DeviceExchange {
+  std::vector<std::size_t> sent;
+  std::vector<std::size_t> received;
+};
+
+DeviceExchange describe_exchange(const DeviceCall& call, const OpTensor& tensor) {
+  std::vector<std::int64_t> splits(tensor.splits.begin(), tensor.splits.end());
+  splits.resize(static_cast<std::size_t>(call.group.size()));
+  Output& output = *tensor.result;
+  output = {nullptr, tensor.type->shape, tensor.type->dtype, exchange_splits(call.group, splits), -1};
+  output.shape.front() = std::accumulate(output.sizes.begin(), output.sizes.end(), std::int64_t{0});
+  const std::size_t row_bytes = tensor.type->row_bytes();
+  return {byte_bounds(splits, row_bytes), byte_bounds(output.sizes, row_bytes)};
+}
+
+}  // namespace
+
+void alltoall_on_device(const DeviceCall& call) {
+  std::vector<DeviceExchange> exchanges;
+  for (const OpTensor& tensor : call.tensors) {
+    exchanges.push_back(describe_exchange(call, tensor));
+    tensor.result->data = call.lane.allocate(exchanges.back().received.back());
+  }
+  call.lane.begin_group();
+  for (std::size_t tensor = 0; tensor < exchanges.size(); ++tensor) {
+    const auto& [sent, received] = exchanges[tensor];
+    for (std::size_t rank = 0; rank + 1 < sent.size(); ++rank) {
+      const std::size_t out = sent[rank + 1] - sent[rank];
+      const std::size_t in = received[rank + 1] - received[rank];
+      const auto peer = static_cast<int>(rank);
+      if (out > 0) call.lane.send(call.tensors[tensor].local.input + sent[rank], out, peer);
+      if (in > 0) call.lane.receive(call.tensors[tensor].result->data.get() + received[rank], in, peer);
+    }
+  }
+  call.lane.end_group();
 }
 
 }  // namespace hora

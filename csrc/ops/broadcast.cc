@@ -14,17 +14,17 @@ namespace {
 
 void broadcast_packed(const HostCall& call, int root) {
   std::size_t bytes = 0;
-  for (const HostTensor& tensor : call.tensors) bytes += tensor.type->bytes();
+  for (const OpTensor& tensor : call.tensors) bytes += tensor.type->bytes();
   const std::span<std::byte> data = call.staging.at_least(bytes);
 
   std::byte* at = data.data();
   if (call.group.rank() == root) {
-    for (const HostTensor& tensor : call.tensors)
+    for (const OpTensor& tensor : call.tensors)
       at = std::copy_n(tensor.local.input, tensor.type->bytes(), at);
   }
   binomial_broadcast(call.group, data, root);
   at = data.data();
-  for (const HostTensor& tensor : call.tensors) {
+  for (const OpTensor& tensor : call.tensors) {
     const std::size_t length = tensor.type->bytes();
     if (!tensor.is_absent) std::copy_n(at, length, tensor.local.output);
     at += length;
@@ -47,12 +47,40 @@ void broadcast_on_host(const HostCall& call) {
     return shared_broadcast(*call.group.slots(), call.pieces(), root, call.batch.route);
   if (call.group.hosts() != nullptr)
     return hierarchical_broadcast(call.group, call.pieces(), root, call.batch.route, call.staging);
-  const HostTensor& tensor = call.tensors.front();
+  const OpTensor& tensor = call.tensors.front();
   if (call.tensors.size() > 1 || tensor.is_absent) return broadcast_packed(call, root);
   const std::size_t bytes = tensor.type->bytes();
   const auto [input, output, rows] = tensor.local;
   if (call.group.rank() == root && input != output) std::copy_n(input, bytes, output);
   binomial_broadcast(call.group, {output, bytes}, root);
+}
+
+namespace {
+
+/// A rank that has joined has no tensors; it takes part with the staging memory, so all cut their tensors
+/// alike.
+void broadcast_in_pieces(const DeviceCall& call, int root) {
+  const std::span<std::byte> staging = call.lane.staging();
+  for (const OpTensor& tensor : call.tensors) {
+    for (std::size_t first = 0; first < tensor.type->bytes(); first += staging.size()) {
+      const std::size_t bytes = std::min(staging.size(), tensor.type->bytes() - first);
+      const bool is_absent = tensor.is_absent;
+      call.lane.broadcast(is_absent ? staging.data() : tensor.local.input + first,
+                          is_absent ? staging.data() : tensor.local.output + first, bytes, root);
+    }
+  }
+}
+
+}  // namespace
+
+/// NCCL fuses the calls of a group itself.
+void broadcast_on_device(const DeviceCall& call) {
+  const int root = call.group.index_of(static_cast<int>(call.batch.signature().root));
+  if (!call.all_contribute()) return broadcast_in_pieces(call, root);
+  call.lane.begin_group();
+  for (const OpTensor& tensor : call.tensors)
+    call.lane.broadcast(tensor.local.input, tensor.local.output, tensor.type->bytes(), root);
+  call.lane.end_group();
 }
 
 }  // namespace hora

@@ -29,6 +29,8 @@ Reduction reduction_of(const Batch& batch, DType dtype) {
 }
 
 void check_reduction(const Signature& signature) {
+  if (signature.wire && (signature.device == DeviceKind::kHost || !is_half(*signature.wire)))
+    raise(ErrorKind::kInvalidArgument, "only numbers on GPUs can travel as others, and only as halves");
   if (std::isnan(signature.prescale) || std::isnan(signature.postscale)) {
     raise(ErrorKind::kInvalidArgument, "prescale_factor and postscale_factor must be numbers, not NaN");
   }
@@ -43,7 +45,7 @@ void check_reduction(const Signature& signature) {
   }
 }
 
-void load_operand(const HostTensor& tensor, ReduceOp reduce, const Scaling& scaling, std::size_t first,
+void load_operand(const OpTensor& tensor, ReduceOp reduce, const Scaling& scaling, std::size_t first,
                   std::size_t count, std::byte* destination) {
   const DType dtype = tensor.type->dtype;
   if (tensor.is_absent) {

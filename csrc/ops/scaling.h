@@ -30,7 +30,7 @@ void check_reduction(const Signature& signature);
 
 /// Copies `count` elements of a tensor from its element `first` on into accumulation type, scaled; a rank
 /// that has joined contributes the identity of the reduction instead.
-void load_operand(const HostTensor& tensor, ReduceOp reduce, const Scaling& scaling, std::size_t first,
+void load_operand(const OpTensor& tensor, ReduceOp reduce, const Scaling& scaling, std::size_t first,
                   std::size_t count, std::byte* destination);
 
 }  // namespace hora

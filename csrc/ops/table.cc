@@ -6,22 +6,23 @@ namespace hora {
 namespace {
 
 constexpr std::array<OpSpec, kOpCount> kTable{{
-    {OpKind::kAllreduce, true, false, check_allreduce, allreduce_on_host},
-    {OpKind::kAllgather, false, true, check_allgather, allgather_on_host},
-    {OpKind::kBroadcast, true, false, check_broadcast, broadcast_on_host},
-    {OpKind::kBarrier, false, false, check_nothing, nullptr},
-    {OpKind::kAlltoall, false, true, check_alltoall, alltoall_on_host},
-    {OpKind::kReducescatter, true, false, check_reducescatter, reducescatter_on_host},
-    {OpKind::kJoin, false, false, check_nothing, nullptr},
-    {OpKind::kAddProcessSet, false, false, check_process_set, nullptr},
-    {OpKind::kRemoveProcessSet, false, false, check_process_set, nullptr},
+    {OpKind::kAllreduce, true, false, check_allreduce, allreduce_on_host, allreduce_on_device},
+    {OpKind::kAllgather, false, true, check_allgather, allgather_on_host, allgather_on_device},
+    {OpKind::kBroadcast, true, false, check_broadcast, broadcast_on_host, broadcast_on_device},
+    {OpKind::kBarrier, false, false, check_nothing, nullptr, nullptr},
+    {OpKind::kAlltoall, false, true, check_alltoall, alltoall_on_host, alltoall_on_device},
+    {OpKind::kReducescatter, true, false, check_reducescatter, reducescatter_on_host,
+     reducescatter_on_device},
+    {OpKind::kJoin, false, false, check_nothing, nullptr, nullptr},
+    {OpKind::kAddProcessSet, false, false, check_process_set, nullptr, nullptr},
+    {OpKind::kRemoveProcessSet, false, false, check_process_set, nullptr, nullptr},
 }};
 
 }  // namespace
 
 Pieces HostCall::pieces() const {
   Pieces pieces(size_of(dtype));
-  for (const HostTensor& tensor : tensors)
+  for (const OpTensor& tensor : tensors)
     pieces.add(tensor.local.input, tensor.local.output, tensor.type->count());
   return pieces;
 }

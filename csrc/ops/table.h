@@ -14,7 +14,7 @@
 namespace hora {
 
 /// One tensor of a batch on this rank.
-struct HostTensor {
+struct OpTensor {
   const TensorType* type;                ///< as agreed
   LocalTensor local;                     ///< without memory where the rank is absent
   std::span<const std::int64_t> splits;  ///< of its call
@@ -28,7 +28,7 @@ struct HostCall {
   const Group& group;
   const Batch& batch;
   DType dtype;
-  std::span<const HostTensor> tensors;
+  std::span<const OpTensor> tensors;
   Buffer& staging;  ///< for tensors that travel packed
   Buffer& scratch;  ///< for the algorithm
 
@@ -38,6 +38,8 @@ struct HostCall {
   [[nodiscard]] Pieces pieces() const;
 };
 
+struct DeviceCall;
+
 /// One row of the table: all that an op means.
 struct OpSpec {
   OpKind kind;
@@ -45,9 +47,10 @@ struct OpSpec {
   bool ragged_first;  ///< the first dimension may differ between ranks, so the op allocates its output
   /// Throws what is wrong with the arguments on this rank; `members` are the ranks of the process set.
   void (*check)(const Submission& submission, const std::vector<int>& members);
-  /// Null where agreement is all: the batch of a barrier exists because every rank has announced it, and the
-  /// engine applies joins and changes of process sets when it comes to them.
+  /// Both null where agreement is all: the batch of a barrier exists because every rank has announced it, and
+  /// the engine applies joins and changes of process sets when it comes to them.
   void (*run_on_host)(const HostCall& call);
+  void (*run_on_device)(const DeviceCall& call);
 };
 
 [[nodiscard]] const OpSpec& op_spec(OpKind kind);

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hora import _core
+from hora._libraries import library_folders
 
 FRAMEWORKS = {"numpy": "numpy", "torch": "torch==2.13.0"}  # distribution: what pip is asked for
 APT = "apt-get install --no-install-recommends"
@@ -60,6 +61,17 @@ def framework_line(distribution: str) -> Line:
         return Line(distribution, "missing: not installed", pip_install(FRAMEWORKS[distribution]))
 
 
+def nccl_line() -> Line:
+    """Say whether tensors on GPUs can be used, and where the libraries are."""
+    has_driver, driver, version, nccl = _core.gpu_probe(library_folders())
+    if not has_driver:
+        return Line("backend nccl", f"no: {driver}")
+    if not version:
+        return Line("backend nccl", f"no: {nccl}", pip_install("nvidia-nccl-cu13"))
+    number = f"{version // 10000}.{version // 100 % 100}.{version % 100}"
+    return Line("backend nccl", f"yes: NCCL {number} ({nccl})")
+
+
 def pip_install(what: str) -> str:
     return f"{sys.executable} -m pip install {what}"
 
@@ -73,7 +85,7 @@ def main() -> None:
         launcher_line(),
         cores_line(),
         Line("backend host", "yes"),
-        Line("backend nccl", "no: not part of this version"),
+        nccl_line(),
         *(framework_line(name) for name in FRAMEWORKS),
     ]
     for line in lines:

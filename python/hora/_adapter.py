@@ -30,6 +30,14 @@ class Adapter(Protocol[Tensor]):
         """Describe the memory of a contiguous tensor; ``ValueError`` for a dtype that hora does not have."""
         ...
 
+    def device(self, tensor: Tensor) -> int:
+        """Return the number of the GPU whose memory a contiguous tensor is; -1 for host memory."""
+        ...
+
+    def stream(self, device: int) -> int:
+        """Return, as a number, the stream on which this thread works on a GPU."""
+        ...
+
     def address(self, tensor: Tensor) -> int:
         """Return where the memory of a contiguous tensor begins."""
         ...

@@ -94,6 +94,7 @@ def submit(
     except Exception as error:
         refuse(op, name, error, process_set)
         raise
+    first = call.operands[0] if call.operands else None
     core = _core.submit(
         op,
         name,
@@ -105,6 +106,8 @@ def submit(
         [operand.owners for operand in call.operands],
         members,
         call.splits,
+        -1 if first is None else first.device,
+        None if first is None else first.stream_of,
     )
     return core, call.operands
 
@@ -126,4 +129,20 @@ def operands_of(tensors: list[Tensor], make: Callable[[Tensor], Operand[Tensor]]
             if len(tensors) > 1:
                 error.args = (f"tensor {number} of {len(tensors)}: {error}",)
             raise
+    check_devices([operand.device for operand in operands])
     return operands
+
+
+def check_devices(devices: list[int]) -> None:
+    """Refuse tensors of one call that lie on several devices."""
+    for number, device in enumerate(devices):
+        if device != devices[0]:
+            raise ValueError(
+                f"tensor {number} of {len(devices)} is {in_words(device)}, tensor 0 {in_words(devices[0])}; "
+                "the tensors of one call have to be on one device"
+            )
+
+
+def in_words(device: int) -> str:
+    """Say where a tensor lies."""
+    return "in host memory" if device < 0 else f"on GPU {device}"

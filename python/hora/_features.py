@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hora import _core
+from hora._libraries import library_folders
 
 __all__ = [
     "ccl_built",
@@ -72,15 +73,23 @@ def mpi_threads_supported() -> bool:
 
 
 def nccl_built() -> int:
-    """Return 0: this version does not use NCCL.
+    """Return the version of the NCCL library that tensors on GPUs would use, 0 where there is none.
+
+    It is found at run time: the copy that the program has loaded, that of the Python package
+    ``nvidia-nccl-cu12`` or ``nvidia-nccl-cu13``, or the system's; ``HORA_NCCL_LIBRARY`` names another.
+
+    Returns
+    -------
+    int
+        Such as 22809 for 2.28.9.
 
     Examples
     --------
     >>> import hora
-    >>> hora.nccl_built()
-    0
+    >>> hora.nccl_built() == 0 or hora.nccl_built() >= 21903
+    True
     """
-    return 0
+    return _core.gpu_probe(library_folders())[2]
 
 
 def gloo_built() -> bool:
@@ -108,15 +117,15 @@ def gloo_enabled() -> bool:
 
 
 def cuda_built() -> bool:
-    """Return False: this version works on tensors in host memory.
+    """Return whether the CUDA driver was found, without which there are no tensors on GPUs.
 
     Examples
     --------
     >>> import hora
-    >>> hora.cuda_built()
-    False
+    >>> isinstance(hora.cuda_built(), bool)
+    True
     """
-    return False
+    return _core.gpu_probe()[0]
 
 
 def rocm_built() -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 from hora import _core
@@ -64,12 +64,14 @@ class Operand(Generic[Tensor]):
         Address, shape, dtype code and address of the output, as the core takes them.
     owners : tuple
         What owns that memory.
+    device : int
+        Number of the GPU whose memory it is; -1 for host memory.
     sizes : list of int
         Where the core allocates the result: after the call, the number of rows from each rank of the process
         set.
     """
 
-    __slots__ = ("_adapter", "_output", "_source", "_target", "ref", "sizes")
+    __slots__ = ("_adapter", "_output", "_source", "_target", "device", "ref", "sizes")
 
     def __init__(
         self, adapter: Adapter[Tensor], source: Tensor, output: Tensor | None, target: Tensor | None = None
@@ -78,11 +80,17 @@ class Operand(Generic[Tensor]):
         address, shape, dtype = adapter.to_ref(source)
         place = 0 if output is None else address if output is source else adapter.address(output)
         self.ref = (address, shape, dtype, place)
+        self.device = adapter.device(source)
         self.sizes: list[int] = []
         self._adapter = adapter
         self._source = source
         self._output = output
         self._target = target
+
+    @property
+    def stream_of(self) -> Callable[[int], int]:
+        """Tells the stream on which a thread works on a GPU."""
+        return self._adapter.stream
 
     @property
     def owners(self) -> tuple[Tensor, Tensor | None]:

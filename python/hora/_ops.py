@@ -77,7 +77,8 @@ def join(device: int = -1) -> int:
     Parameters
     ----------
     device : int
-        Part of Horovod's signature, not needed.
+        Number of this rank's GPU, where the others go on with tensors on GPUs and this rank has not used one;
+        otherwise not needed.
 
     Returns
     -------
@@ -96,7 +97,7 @@ def join(device: int = -1) -> int:
     >>> 0 <= hora.join() < hora.size()
     True
     """
-    handle = _core.join()
+    handle = _core.join(device)
     handle.wait()
     return handle.value()
 

@@ -52,25 +52,31 @@ class NoneCompressor:
 
 
 class CastCompressor(Generic[Tensor]):
-    """Sends floating-point tensors in another dtype; others as they are."""
+    """Sends floating-point tensors in another dtype; others as they are.
+
+    Attributes
+    ----------
+    dtype : str
+        Name of the dtype to send.
+    """
 
     def __init__(self, adapter: Adapter[Tensor], dtype: str) -> None:
         self._adapter = adapter
-        self._dtype = dtype
+        self.dtype = dtype
 
     def compress(self, tensor: Tensor) -> tuple[Tensor, str | None]:
         """Return the tensor in the dtype to send, and the name of the dtype it had."""
         dtype = self._adapter.dtype_name(tensor)
-        if dtype == self._dtype or "float" not in dtype:
+        if dtype == self.dtype or "float" not in dtype:
             return tensor, None
-        return self._adapter.cast(tensor, self._dtype), dtype
+        return self._adapter.cast(tensor, self.dtype), dtype
 
     def decompress(self, tensor: Tensor, ctx: str | None) -> Tensor:
         """Return the tensor in the dtype it had."""
         return tensor if ctx is None else self._adapter.cast(tensor, ctx)
 
     def __repr__(self) -> str:
-        return f"CastCompressor({self._dtype})"
+        return f"CastCompressor({self.dtype})"
 
 
 class Compressions(Generic[Tensor]):
@@ -82,7 +88,8 @@ class Compressions(Generic[Tensor]):
         Sends tensors as they are, the default.
     fp16, bf16
         Send floating-point tensors as float16 or bfloat16: half the bytes of float32. The sum of all ranks is
-        still formed in float32. bf16 raises ``ValueError`` where the framework does not have the type.
+        still formed in float32, but on GPUs in the half type. bf16 raises ``ValueError`` where the framework
+        does not have the type.
     """
 
     def __init__(self, adapter: Adapter[Tensor]) -> None:

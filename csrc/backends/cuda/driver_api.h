@@ -28,6 +28,7 @@ enum class Result : int {
   kNotReady = 600,
   kIllegalAddress = 700,
   kLaunchFailed = 719,
+  kStreamCaptureImplicit = 906,  // the default stream, and another one captures
   kUnknown = 999,
 };
 

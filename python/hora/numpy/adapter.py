@@ -63,6 +63,14 @@ class NumpyAdapter:
         """Describe the memory of a contiguous array."""
         return tensor.ctypes.data, tensor.shape, dtype_code(tensor.dtype)
 
+    def device(self, tensor: Array) -> int:
+        """Return that it is host memory."""
+        return -1
+
+    def stream(self, device: int) -> int:
+        """Return the default stream; NumPy has no GPUs."""
+        return 0
+
     def address(self, tensor: Array) -> int:
         """Return where the array's memory begins."""
         return tensor.ctypes.data

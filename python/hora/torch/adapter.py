@@ -15,19 +15,29 @@ __all__ = ["TorchAdapter", "dtype_code", "has_code"]
 _CODES: dict[torch.dtype, int] = {getattr(torch, name): code for name, code in _core.DTYPES.items()}
 
 
+def current_stream(device: int) -> int:
+    """Return the stream on which this thread works on a GPU."""
+    return torch.cuda.current_stream(device).cuda_stream
+
+
 for _type in (torch.Tensor, torch.nn.Parameter):
-    _core.register_tensor_type(_type, _CODES)
+    _core.register_tensor_type(_type, _CODES, stream_of=current_stream)
 
 
 def require_tensor(value: object) -> torch.Tensor:
-    """Return a dense tensor in host memory; anything else is refused."""
+    """Return a dense tensor in host memory or on an NVIDIA GPU; anything else is refused."""
     if not isinstance(value, torch.Tensor):
         raise TypeError(f"expected a torch.Tensor, not {type(value).__name__}")
     if value.layout is not torch.strided:
         raise ValueError("sparse tensors are not available yet; use a dense tensor")
-    if not value.is_cpu:
-        raise ValueError(f"tensors on {value.device} are not available yet; move it with .cpu()")
+    if not (value.is_cpu or is_on_gpu(value)):
+        raise ValueError(f"tensors on {value.device} are not supported; move it with .cpu()")
     return value
+
+
+def is_on_gpu(tensor: torch.Tensor) -> bool:
+    """Return whether the tensor lies on an NVIDIA GPU."""
+    return tensor.is_cuda and torch.version.hip is None
 
 
 def has_repeated_elements(tensor: torch.Tensor) -> bool:
@@ -64,6 +74,14 @@ class TorchAdapter:
         """Describe the memory of a contiguous tensor."""
         return tensor.data_ptr(), tensor.shape, dtype_code(tensor.dtype)
 
+    def device(self, tensor: torch.Tensor) -> int:
+        """Return the number of the tensor's GPU, -1 in host memory."""
+        return -1 if tensor.is_cpu else tensor.device.index
+
+    def stream(self, device: int) -> int:
+        """Return the current stream of a GPU."""
+        return current_stream(device)
+
     def address(self, tensor: torch.Tensor) -> int:
         """Return where the tensor's memory begins."""
         return tensor.data_ptr()
@@ -78,7 +96,7 @@ class TorchAdapter:
 
     def empty_rows(self, tensor: torch.Tensor, rows: int) -> torch.Tensor:
         """Return a new tensor of another number of rows, not filled."""
-        return torch.empty((rows, *tensor.shape[1:]), dtype=tensor.dtype)
+        return torch.empty((rows, *tensor.shape[1:]), dtype=tensor.dtype, device=tensor.device)
 
     def integers(self, values: list[int]) -> torch.Tensor:
         """Return a new 1-d tensor of int32."""
@@ -100,7 +118,9 @@ class TorchAdapter:
     def from_output(self, output: _core.Output, like: torch.Tensor) -> torch.Tensor:
         """Wrap memory of the core."""
         if 0 in output.shape:
-            return torch.empty(output.shape, dtype=like.dtype)
+            return torch.empty(output.shape, dtype=like.dtype, device=like.device)
+        if output.device >= 0:
+            return torch.from_dlpack(output)  # type: ignore[attr-defined]
         return torch.frombuffer(output, dtype=like.dtype).view(output.shape)
 
     def dtype_name(self, tensor: torch.Tensor) -> str:

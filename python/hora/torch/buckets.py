@@ -1,6 +1,7 @@
 """Flat tensors, each of which holds the gradients of several parameters and is reduced as one.
 
-A *bucket* lies in memory that the ranks of a host share, where the core reduces tensors without copying them.
+A *bucket* lies in memory that the ranks of a host share, where the core reduces tensors without copying them;
+that of parameters on a GPU lies there, and is reduced without packing.
 It has one *section* for each of its members: a tensor of the parameter's shape and strides that becomes the
 parameter's ``.grad``. A section shares the bucket's memory but is no view in autograd's sense: it can be
 detached, and has a count of writes of its own. Sections begin at cache lines; what lies between them stays
@@ -21,10 +22,12 @@ import torch
 
 from hora.torch.gradients import Pending
 from hora.torch.members import Member, form_like, shared_zeros
+from hora.torch.streams import GradientStreams
 
 __all__ = ["Bucket", "make_buckets"]
 
 BUCKET_BYTES = 1 << 20
+BUCKET_BYTES_ON_GPU = 1 << 25  # what NCCL needs to be fast; several of them overlap with a backward pass
 LINE_BYTES = 64
 
 
@@ -42,7 +45,17 @@ class Bucket:
         The reduction, once it is begun.
     """
 
-    __slots__ = ("_awaited", "arrived", "flat", "label", "members", "pending", "session", "touched")
+    __slots__ = (
+        "_awaited",
+        "_streams",
+        "arrived",
+        "flat",
+        "label",
+        "members",
+        "pending",
+        "session",
+        "touched",
+    )
 
     def __init__(self, label: str, members: list[Member], session: int) -> None:
         self.label = label
@@ -52,7 +65,9 @@ class Bucket:
         self.touched: list[Member] = []
         self.pending: Pending | None = None
         self._awaited = len(members)
-        self.flat = shared_zeros(sum(map(section_length, members)), members[0].parameter.dtype)
+        self._streams = GradientStreams()
+        first = members[0].parameter
+        self.flat = shared_zeros(sum(map(section_length, members)), first.dtype, first.device)
         offset = 0
         for member in members:
             member.bucket, member.offset = self, offset
@@ -62,6 +77,7 @@ class Bucket:
     def add(self, member: Member, gradient: torch.Tensor) -> bool:
         """Note that a gradient of this round is there; return whether all are."""
         self.arrived[member] = gradient, gradient._version
+        self._streams.note(gradient)
         return len(self.arrived) >= self._awaited and len(self.arrived) == self.count_awaited()
 
     def count_awaited(self) -> int:
@@ -79,6 +95,7 @@ class Bucket:
         RuntimeError
             If a gradient does not fit; all are in their sections or where they were.
         """
+        self._streams.join()
         base = self.flat.data_ptr()
         moved: dict[Member, torch.Tensor] = {}
         for member in self.members:
@@ -129,8 +146,8 @@ class Bucket:
     def _holds(self, member: Member) -> bool:
         parameter, section = member.parameter, member.section
         gradient = self.arrived[member][0] if member in self.arrived else parameter.grad
-        alike = (parameter.dtype, parameter.shape) == (section.dtype, section.shape) and parameter.is_cpu
-        return alike and (gradient is None or member.fits(gradient))
+        alike = (parameter.dtype, parameter.shape) == (section.dtype, section.shape)
+        return alike and parameter.device == section.device and (gradient is None or member.fits(gradient))
 
     def dissolve(self) -> None:
         """Leave the members without a bucket; those that fit into none stay so."""
@@ -150,18 +167,19 @@ class Bucket:
 
 
 def make_buckets(label: str, first: int, members: Iterable[Member], session: int) -> list[Bucket]:
-    """Put members into new buckets, in their order, each of one dtype; a large one gets its own."""
+    """Put members into new buckets, in their order, of one dtype and device; a large one gets its own."""
     runs: list[list[Member]] = []
-    open_runs: dict[torch.dtype, tuple[list[Member], int]] = {}
+    open_runs: dict[tuple[torch.dtype, torch.device], tuple[list[Member], int]] = {}
     for member in members:
-        dtype = member.parameter.dtype
-        length = section_length(member) * dtype.itemsize
-        run, filled = open_runs.get(dtype, ([], 0))
-        if not run or filled + length > BUCKET_BYTES:
+        parameter = member.parameter
+        kind = parameter.dtype, parameter.device
+        length = section_length(member) * parameter.dtype.itemsize
+        run, filled = open_runs.get(kind, ([], 0))
+        if not run or filled + length > (BUCKET_BYTES if parameter.is_cpu else BUCKET_BYTES_ON_GPU):
             run, filled = [], 0
             runs.append(run)
         run.append(member)
-        open_runs[dtype] = run, filled + length
+        open_runs[kind] = run, filled + length
     numbered = enumerate(runs, start=first)
     return [Bucket(f"{label} {number}: {ends_of(run)}", run, session) for number, run in numbered]
 

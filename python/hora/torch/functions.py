@@ -157,6 +157,7 @@ class Slot:
 
     shape: tuple[int, ...]
     dtype: torch.dtype
+    device: str  # its type: which of several GPUs is this rank's own is for the rank to say
 
 
 def broadcast_optimizer_state(
@@ -254,14 +255,14 @@ def pack(value: Any, tensors: list[torch.Tensor]) -> Any:
     """Replace the tensors in a nest of dicts, lists and tuples by slots and collect them."""
     if isinstance(value, torch.Tensor):
         tensors.append(value)
-        return Slot(tuple(value.shape), value.dtype)
+        return Slot(tuple(value.shape), value.dtype, value.device.type)
     return rebuild(value, lambda inner: pack(inner, tensors))
 
 
 def unpack(value: Any, tensors: list[torch.Tensor]) -> Any:
     """Replace the slots in a nest by new tensors and collect them, in the order of :func:`pack`."""
     if isinstance(value, Slot):
-        tensors.append(torch.zeros(value.shape, dtype=value.dtype))
+        tensors.append(torch.zeros(value.shape, dtype=value.dtype, device=value.device))
         return tensors[-1]
     return rebuild(value, lambda inner: unpack(inner, tensors))
 

@@ -13,7 +13,7 @@ from hora import _core
 from hora._arguments import Sum, set_id
 from hora._calls import refuse
 from hora._handle import Handle, synchronize
-from hora.compression import Compressor, NoneCompressor
+from hora.compression import CastCompressor, Compressor, NoneCompressor
 from hora.errors import HorovodInternalError
 from hora.process_sets import ProcessSet
 from hora.torch.collectives import allgather_async, allreduce_async_, sparse_allreduce_async
@@ -38,13 +38,20 @@ class GradientRule:
     def is_uncompressed(self) -> bool:
         return self.compression is NoneCompressor
 
+    @property
+    def wire(self) -> int | None:
+        """The dtype's code as which gradients on a GPU travel: the core casts them while it packs them."""
+        compression = self.compression
+        return _core.DTYPES[compression.dtype] if isinstance(compression, CastCompressor) else None
+
     def voting(self) -> GradientRule:
         """Return the rule by which the same ranks count votes."""
-        return replace(self, op=Sum, prescale=1.0, postscale=1.0)
+        return replace(self, op=Sum, prescale=1.0, postscale=1.0, compression=NoneCompressor)
 
     def is_plain(self, gradient: torch.Tensor) -> bool:
-        """Return whether the gradient is reduced as it is, so that :meth:`start_plain` may begin it."""
-        return self.is_uncompressed and not gradient.is_sparse
+        """Return whether the core gets the gradient itself, so that :meth:`start_plain` may begin it."""
+        in_core = self.is_uncompressed or (self.wire is not None and not gradient.is_cpu)
+        return in_core and not gradient.is_sparse
 
     def start_plain(self, pending: list[Pending]) -> None:
         """Begin to reduce gradients as they are, all with one call into the core where it knows their type.
@@ -63,6 +70,7 @@ class GradientRule:
                 self.postscale,
                 set_id(self.process_set),
                 handles,
+                self.wire,
             )
         except Exception as error:
             refused, known = error, True
@@ -76,9 +84,28 @@ class GradientRule:
 
     def _start_alone(self, pending: Pending) -> None:
         try:
-            pending.finish = partial(synchronize, self._allreduce(pending.gradient, pending.label))
+            if self.is_uncompressed:
+                pending.finish = partial(synchronize, self._allreduce(pending.gradient, pending.label))
+            else:
+                pending.finish = self._start_copy(pending)
         except Exception as error:
             pending.finish = self._refused(pending.label, error)
+
+    def _start_copy(self, pending: Pending) -> Callable[[], object]:
+        """Begin with a copy that lies close together, so that the core casts it as it does on other ranks."""
+        copied = Pending(pending.gradient.contiguous(), pending.label)
+        if copied.gradient is pending.gradient:
+            raise ValueError(
+                f"gradients of {pending.gradient.dtype} on {pending.gradient.device} have no form"
+            )
+        self.start_plain([copied])
+
+        def finish() -> None:
+            copied.finish()
+            with torch.no_grad():
+                pending.gradient.copy_(copied.gradient)
+
+        return finish
 
     def _refused(self, label: str, error: Exception) -> Callable[[], object]:
         refuse(_ALLREDUCE, label, error, self.process_set)

@@ -9,6 +9,7 @@ import torch
 from hora.errors import HorovodInternalError
 from hora.torch.gradients import GradientRule, Pending
 from hora.torch.members import Member
+from hora.torch.streams import GradientStreams
 
 __all__ = ["LoneGradients"]
 
@@ -32,6 +33,7 @@ class LoneGradients:
         self._sparse_dims: dict[int, int] = {}
         self._collected: list[Pending] = []  # those of pending that have not been begun
         self._collected_bytes = 0
+        self._streams = GradientStreams()
 
     def start(self, member: Member) -> None:
         """Begin to reduce the parameter's gradient, soon if it is small; a missing one is zero."""
@@ -51,6 +53,7 @@ class LoneGradients:
     def begin_collected(self) -> None:
         """Begin what :meth:`start` has put aside."""
         if self._collected:
+            self._streams.join()
             collected, self._collected, self._collected_bytes = self._collected, [], 0
             self._rule.start_plain(collected)
 
@@ -70,6 +73,7 @@ class LoneGradients:
     def _collect(self, pending: Pending) -> Pending:
         """Put a small gradient aside, to begin several with one call; each call costs as much as a few."""
         self._collected.append(pending)
+        self._streams.note(pending.gradient)
         self._collected_bytes += pending.gradient.nbytes
         if len(self._collected) >= MOST_COLLECTED or self._collected_bytes >= MOST_COLLECTED_BYTES:
             self.begin_collected()

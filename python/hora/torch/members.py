@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from hora.torch.adapter import has_code
+from hora.torch.adapter import has_code, is_on_gpu
 from hora.torch.memory import shared_empty
 from hora.torch.parameters import StartGroup
 
 if TYPE_CHECKING:
     from hora.torch.buckets import Bucket
 
-__all__ = ["Member", "form_like", "shared_zeros"]
+__all__ = ["Member", "form_like", "shared_zeros", "small_bytes"]
 
 SMALL_BYTES = 1 << 16  # of a gradient that is copied as fast as it is reduced alone
+SMALL_BYTES_ON_GPU = 1 << 25  # a copy there costs little beside what travels between GPUs
 
 
 class Member:
@@ -59,7 +60,8 @@ class Member:
         return (
             type(gradient) is torch.Tensor
             and gradient.layout is torch.strided
-            and gradient.is_cpu
+            and gradient.device == parameter.device
+            and (gradient.is_cpu or is_on_gpu(gradient))
             and not gradient.requires_grad
             and has_code(gradient.dtype)
             and (gradient.dtype, gradient.shape) == (parameter.dtype, parameter.shape)
@@ -67,17 +69,17 @@ class Member:
 
     def is_small(self) -> bool:
         """Return whether a bucket is the right place for the gradients."""
-        return 0 < self.parameter.nbytes <= SMALL_BYTES
+        return 0 < self.parameter.nbytes <= small_bytes(self.parameter)
 
     def keep(self, gradient: torch.Tensor) -> torch.Tensor:
         """Return the gradient as it is to be reduced alone: in shared memory, if that is worth a copy."""
-        if gradient.nbytes <= SMALL_BYTES:
+        if gradient.nbytes <= SMALL_BYTES or not gradient.is_cpu:
             return gradient
         is_kept = self.before is not None and self.before() is gradient
         if gradient is not self.section:
             self.section = self.parameter
             if is_kept and self.fits(gradient):
-                self.section = shared_zeros(self.parameter.numel(), gradient.dtype)
+                self.section = shared_zeros(self.parameter.numel(), gradient.dtype, gradient.device)
                 self.section = form_like(self.parameter, self.section, 0).copy_(gradient)
                 self.parameter.grad = gradient = self.section
         self.before = weakref.ref(gradient)
@@ -86,12 +88,18 @@ class Member:
     def description(self) -> tuple[object, ...]:
         """Return what ranks must have in common to have the same section."""
         parameter = self.parameter
-        return self.label, str(parameter.dtype), tuple(parameter.shape), strides_of(parameter)
+        form = tuple(parameter.shape), strides_of(parameter)
+        return self.label, str(parameter.dtype), parameter.device.type, *form
+
+
+def small_bytes(parameter: torch.Tensor) -> int:
+    """Return the size up to which a gradient goes with others."""
+    return SMALL_BYTES if parameter.is_cpu else SMALL_BYTES_ON_GPU
 
 
 def form_like(parameter: torch.Tensor, flat: torch.Tensor, place: int) -> torch.Tensor:
     """Return the gradient that a part of a flat tensor makes; not a view, so that it may be detached."""
-    gradient = torch.empty(0, dtype=flat.dtype)
+    gradient = torch.empty(0, dtype=flat.dtype, device=flat.device)
     storage = flat.untyped_storage()
     return gradient.set_(storage, place, parameter.shape, strides_of(parameter))
 
@@ -101,8 +109,10 @@ def strides_of(parameter: torch.Tensor) -> tuple[int, ...]:
     return torch.empty_like(parameter, device="meta").stride()
 
 
-def shared_zeros(length: int, dtype: torch.dtype) -> torch.Tensor:
-    """Return zeros in shared memory; in ordinary memory, which ranks may do differently, if that is full."""
+def shared_zeros(length: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Return zeros: on a GPU; in shared memory; or in ordinary memory, if that is full on this rank."""
+    if device.type != "cpu":
+        return torch.zeros(length, dtype=dtype, device=device)
     try:
         return shared_empty(length, dtype=dtype).zero_()
     except RuntimeError as error:

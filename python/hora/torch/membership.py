@@ -47,15 +47,23 @@ class Membership:
 
     def propose(self, members: dict[int, Member], alone: dict[int, Pending]) -> None:
         """Vote on buckets for gradients that are reduced alone, unless that is settled."""
-        if not self._rule.is_uncompressed or alone.keys() == self._settled:
+        if alone.keys() == self._settled or not self._may_bucket(members, alone):
             return
         self._alone = set(alone)
         self._candidates = [
             member
             for key, member in reversed(members.items())
-            if key in alone and may_join(member, alone[key].gradient)
+            if key in alone
+            and self._rule.is_plain(alone[key].gradient)
+            and may_join(member, alone[key].gradient)
         ]
         self._vote = self._cast([each.description() for each in self._candidates], f"{self._prefix}/buckets")
+
+    def _may_bucket(self, members: dict[int, Member], alone: dict[int, Pending]) -> bool:
+        """Return, the same on all ranks, whether there can be buckets: what a compressor makes goes alone."""
+        if self._rule.is_uncompressed:
+            return True
+        return self._rule.wire is not None and any(not members[key].parameter.is_cpu for key in alone)
 
     def conclude(self) -> None:
         """Make the buckets that were voted for."""

@@ -9,6 +9,7 @@ from functools import partial
 import torch
 from torch.utils.hooks import RemovableHandle
 
+from hora import _core
 from hora.errors import HorovodInternalError
 from hora.torch.buckets import Bucket
 from hora.torch.gradients import GradientRule, Pending
@@ -96,6 +97,7 @@ class GradientReduction:
         self._membership.propose(self._members, self._lone.pending)
         changed = self._changed()
         self._finish_all(failure)
+        _core.require_working()  # on a GPU a reduction may fail after its wait
         if changed:
             raise RuntimeError(
                 f"gradients were changed while they were being reduced: {', '.join(changed)}; call "

@@ -82,7 +82,7 @@ class SparseCollectives:
                 refuse(_ALLGATHER, each, error, process_set)
             raise
         # The first row tells the extents of the sparse dimensions, which allgather cannot compare.
-        extents = torch.tensor([merged.shape[: merged.sparse_dim()]], dtype=torch.int64)
+        extents = torch.tensor([merged.shape[: merged.sparse_dim()]], dtype=torch.int64, device=merged.device)
         rows = torch.cat([extents, merged.indices().t()])
         of_indices = self._collectives.start_allgather(rows, names[0], process_set)
         of_values = self._collectives.start_allgather(merged.values(), names[1], process_set)

@@ -19,10 +19,13 @@ TEST(HostBackend, accepts_host_memory_only) {
   EXPECT_FALSE(backend.accepts(batch_on(DeviceKind::kCuda)));
 }
 
-TEST(HostBackend, is_among_the_backends_of_this_build) {
-  const auto backends = make_backends();
-  EXPECT_TRUE(std::ranges::any_of(
-      backends, [](const auto& each) { return each->accepts(batch_on(DeviceKind::kHost)); }));
+TEST(HostBackend, is_among_the_backends_of_this_build_as_is_one_for_gpus) {
+  const auto backends = make_backends({});
+  for (const DeviceKind device : {DeviceKind::kHost, DeviceKind::kCuda}) {
+    EXPECT_EQ(
+        std::ranges::count_if(backends, [&](const auto& each) { return each->accepts(batch_on(device)); }),
+        1);
+  }
 }
 
 }  // namespace

@@ -128,7 +128,9 @@ TEST(Config, every_setting_is_documented) {
                                  "HORA_HOST_SPLIT", "HORA_JOIN_RULE", "HORA_SHARED_MEMORY",
                                  "HORA_SHARED_MEMORY_DIRECTORY", "HORA_SHARED_HEAP_BYTES", "HORA_REDUCTION",
                                  "HORA_STREAMING", "HORA_BLOCK_BYTES", "HORA_ALLREDUCE_BETWEEN_HOSTS",
-                                 "HORA_PIECE_BYTES_BETWEEN_HOSTS", "HORA_DETERMINISTIC", "HORA_LOG_LEVEL"));
+                                 "HORA_PIECE_BYTES_BETWEEN_HOSTS", "HORA_DETERMINISTIC", "HORA_CUDA_LIBRARY",
+                                 "HORA_NCCL_LIBRARY", "HORA_CACHE_FOLDER", "HORA_DEVICE_TIMEOUT",
+                                 "HORA_NCCL_BLOCKING", "HORA_WAIT_ON_HOST", "HORA_LOG_LEVEL"));
 }
 
 TEST(Config, each_setting_reaches_its_field) {
@@ -146,7 +148,19 @@ TEST(Config, each_setting_reaches_its_field) {
                                   {"HORA_ALLREDUCE_BETWEEN_HOSTS", "doubling"},
                                   {"HORA_PIECE_BYTES_BETWEEN_HOSTS", "1000"},
                                   {"HORA_DETERMINISTIC", "true"},
+                                  {"HORA_CUDA_LIBRARY", "/a/libcuda.so.1"},
+                                  {"HORA_NCCL_LIBRARY", "/a/libnccl.so.2"},
+                                  {"HORA_CACHE_FOLDER", "/a/cache"},
+                                  {"HORA_DEVICE_TIMEOUT", "90"},
+                                  {"HORA_NCCL_BLOCKING", "true"},
+                                  {"HORA_WAIT_ON_HOST", "yes"},
                                   {"HORA_LOG_LEVEL", "debug"}});
+  EXPECT_EQ(settings.device.cuda_library, "/a/libcuda.so.1");
+  EXPECT_EQ(settings.device.nccl_library, "/a/libnccl.so.2");
+  EXPECT_EQ(settings.device.cache_folder, "/a/cache");
+  EXPECT_EQ(settings.device.timeout, std::chrono::seconds(90));
+  EXPECT_TRUE(settings.device.blocking);
+  EXPECT_TRUE(settings.device.waits_on_host);
   EXPECT_EQ(settings.route.doubling, true);
   EXPECT_EQ(settings.route.across_bytes, 1000u);
   EXPECT_TRUE(settings.deterministic);

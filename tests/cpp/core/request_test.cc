@@ -16,6 +16,7 @@ Signature unusual_signature() {
                       {DType::kInt64, {}},
                       {DType::kBool, {7}}},
           .ranks = {0, 7, 300},
+          .wire = DType::kFloat16,
           .refusal = "no such dtype: complex64"};
 }
 

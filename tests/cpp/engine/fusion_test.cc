@@ -17,7 +17,7 @@ namespace hora::testing {
 namespace {
 
 constexpr std::uint64_t kTiny = 64;
-constexpr std::uint64_t kThresholds[] = {0, kTiny, Settings{}.fusion_threshold, std::uint64_t{1} << 40};
+const std::uint64_t kThresholds[] = {0, kTiny, Settings{}.fusion_threshold, std::uint64_t{1} << 40};
 
 /// Sizes around the tiny threshold, nothing, one element and something large.
 std::vector<std::size_t> lengths(DType dtype) {

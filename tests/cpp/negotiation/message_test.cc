@@ -208,10 +208,19 @@ TEST(Message, a_failure_survives_the_wire) {
   EXPECT_EQ(got.reason, "out of memory");
 }
 
+TEST(Message, what_is_waited_for_survives_the_wire) {
+  const std::vector<Key> keys{{"x", 0, 3}, {"", 7, kGlobalSet}};
+  EXPECT_EQ(decode_waits(encode_waits(keys)), keys);
+  const Bytes whole = encode_waits(keys);
+  for (std::size_t length = 0; length < whole.size(); ++length)
+    EXPECT_THROW(static_cast<void>(decode_waits(std::span(whole).first(length))), Error) << length;
+}
+
 TEST(Message, the_first_byte_tells_the_kind) {
   EXPECT_EQ(kind_of(encode(std::vector<Announcement>{})), MessageKind::kAnnounce);
   EXPECT_EQ(kind_of(encode(Plan{}, 1)), MessageKind::kPlan);
   EXPECT_EQ(kind_of(encode_join(3)), MessageKind::kJoin);
+  EXPECT_EQ(kind_of(encode_waits({})), MessageKind::kWait);
   EXPECT_EQ(kind_of(encode(Departure{})), MessageKind::kDepart);
   EXPECT_EQ(kind_of(encode(Failure{})), MessageKind::kFailure);
   EXPECT_EQ(kind_of(encode_goodbye()), MessageKind::kGoodbye);

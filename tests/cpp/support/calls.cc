@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "stand_ins/fake_cuda.h"
+
 namespace hora::testing {
 namespace {
 
@@ -56,7 +58,7 @@ Call reducescatter(std::string name, TensorRef input, TensorRef output, ReduceOp
 }
 
 Call join() {
-  return {.op = OpKind::kJoin};
+  return {.op = OpKind::kJoin, .place = {fake_cuda::fake_cuda_current_device(), 0}};
 }
 
 Call add_process_set(std::vector<int> ranks) {

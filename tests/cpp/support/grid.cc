@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <numeric>
 #include <string_view>
@@ -40,12 +41,30 @@ std::string text_of(const AllreduceCase& kase) {
                      kase.factors.postscale);
 }
 
+/// What halves may lose when `size` of them are reduced one by one, and rounded to their type each time, as
+/// NCCL does.
+struct HalfLoss {
+  double absolute = 0;
+  double relative = 0;
+};
+
+HalfLoss half_loss(const AllreduceCase& kase, int size) {
+  if (!is_half(kase.dtype) || kase.op == ReduceOp::kMin || kase.op == ReduceOp::kMax) return {};
+  const double unit = (kase.dtype == DType::kFloat16 ? 0x1p-11 : 0x1p-8) * size;  // half a unit for each rank
+  const double largest = 5 * std::abs(kase.factors.prescale * kase.factors.postscale);
+  if (kase.op == ReduceOp::kProduct) return {0, 2 * unit};
+  return {unit * largest * (kase.op == ReduceOp::kAverage ? 1 : size), 0};
+}
+
 /// A text about the first difference, or "".
-std::string difference(DType dtype, const std::vector<double>& got, const std::vector<double>& expected) {
+std::string difference(DType dtype, const std::vector<double>& got, const std::vector<double>& expected,
+                       const HalfLoss& loss = {}) {
   if (got.size() != expected.size())
     return fmt::format("{} elements instead of {}", got.size(), expected.size());
   for (std::size_t index = 0; index < got.size(); ++index) {
-    if (!close_enough(dtype, got[index], expected[index]))
+    const bool is_allowed =
+        std::abs(got[index] - expected[index]) <= loss.absolute + loss.relative * std::abs(expected[index]);
+    if (!is_allowed && !close_enough(dtype, got[index], expected[index]))
       return fmt::format("element {} is {} instead of {}", index, got[index], expected[index]);
   }
   return "";
@@ -96,6 +115,7 @@ Grid::Grid(Session& session, const GridScope& scope)
       members_(session.process_set(scope.process_set)),
       rank_(static_cast<int>(std::ranges::find(members_, session.topology().rank()) - members_.begin())),
       size_(static_cast<int>(members_.size())) {
+  if (tests_use_devices()) device_.emplace(session.topology().rank());
   for (int rank = 0; rank < size_; ++rank) {
     if (std::ranges::find(scope.joined, members_[static_cast<std::size_t>(rank)]) == scope.joined.end())
       present_.push_back(rank);
@@ -126,14 +146,26 @@ void Grid::group(const std::function<void()>& body) {
 
 void Grid::submit(Call call, std::vector<Compare> compares) {
   call.name = fmt::format("check {}", checks_.size());
-  checks_.push_back({session_.submit(on(process_set_, std::move(call))), std::move(compares)});
+  call.process_set = process_set_;
+  if (!device_) {
+    checks_.push_back({session_.submit(std::move(call)), std::move(compares), nullptr});
+    return;
+  }
+  auto on_device = std::make_unique<CallOnDevice>(*device_, std::move(call), rank_, size_);
+  HandlePtr handle = session_.submit(on_device->call());
+  checks_.push_back({std::move(handle), std::move(compares), std::move(on_device)});
+}
+
+/// The results that the core has allocated.
+std::vector<Output> Grid::wait_for(const Check& check) {
+  wait(session_, check.handle);
+  return check.on_device ? check.on_device->bring_back(session_, *check.handle) : check.handle->outputs();
 }
 
 void Grid::finish() {
   Bytes results;
   for (const Check& check : checks_) {
-    wait(session_, check.handle);
-    const std::vector<Output>& outputs = check.handle->outputs();
+    const std::vector<Output> outputs = wait_for(check);
     EXPECT_TRUE(outputs.empty() || outputs.size() == check.compares.size()) << outputs.size();
     for (std::size_t tensor = 0; tensor < check.compares.size(); ++tensor) {
       const Bytes result = check.compares[tensor](outputs.empty() ? nullptr : &outputs.at(tensor));
@@ -163,7 +195,9 @@ void Grid::allreduce(const AllreduceCase& kase) {
   call.prescale = kase.factors.prescale;
   call.postscale = kase.factors.postscale;
   start(std::move(call), [=, this](const Output*) {
-    EXPECT_EQ(difference(kase.dtype, memory->result().values(), expected_sum(kase)), "")
+    EXPECT_EQ(difference(kase.dtype, memory->result().values(), expected_sum(kase),
+                         device_ ? half_loss(kase, size_) : HalfLoss()),
+              "")
         << "rank " << rank_ << ", " << text_of(kase);
     EXPECT_TRUE(memory->input_is_intact()) << text_of(kase);
     return memory->result().bytes();
@@ -233,7 +267,8 @@ void Grid::reducescatter(const ReducescatterCase& kase) {
     const std::vector<double> all = expected_sum(whole);
     const auto first = all.begin() + static_cast<std::ptrdiff_t>(rows.first(rank_) * row_length);
     const std::vector<double> own(first, first + static_cast<std::ptrdiff_t>(output->count()));
-    EXPECT_EQ(difference(kase.dtype, output->values(), own), "")
+    EXPECT_EQ(difference(kase.dtype, output->values(), own, device_ ? half_loss(whole, size_) : HalfLoss()),
+              "")
         << "rank " << rank_ << ", " << kase.rows << " rows of " << text_of(whole);
     EXPECT_TRUE(input->bytes() == *sent) << text_of(whole);
     return Bytes();

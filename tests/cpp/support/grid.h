@@ -2,10 +2,13 @@
 
 #include <cstddef>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "api/session.h"
+#include "support/device.h"
 #include "support/reference.h"
 
 namespace hora::testing {
@@ -69,14 +72,18 @@ class Grid {
 
   struct Check {
     HandlePtr handle;
-    std::vector<Compare> compares;  // by tensor
+    std::vector<Compare> compares;            // by tensor
+    std::unique_ptr<CallOnDevice> on_device;  // where tests use devices
   };
+  [[nodiscard]] std::vector<Output> wait_for(const Check& check);
+
   Session& session_;
   std::int32_t process_set_;
   std::vector<int> members_;  // ranks of the job
   int rank_;                  // among the members
   int size_;
   std::vector<int> present_;  // numbers of those members that contribute
+  std::optional<TestDevice> device_;
   std::vector<Check> checks_;
   bool is_grouping_ = false;
   Call grouped_;

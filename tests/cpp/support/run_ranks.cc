@@ -12,11 +12,13 @@
 #include <map>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <stdexcept>
 #include <thread>
 
 #include "base/text.h"
 #include "collectives/chunks.h"
+#include "support/device.h"
 #include "support/forwarding_transport.h"
 #include "transport/memory.h"
 #include "transport/shm/shm_transport.h"
@@ -179,6 +181,8 @@ void run_threads(int size, const RunOptions& options, const Body& body) {
 
 void run_ranks(int size, const std::function<void(Session&)>& body, const RunOptions& options) {
   run_threads(size, options, [&](std::unique_ptr<Transport> transport) {
+    std::optional<TestDevice> device;
+    if (tests_use_devices()) device.emplace(transport->topology().rank());
     Session session(std::move(transport), options.settings);
     body(session);
   });

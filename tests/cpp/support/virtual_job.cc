@@ -62,17 +62,22 @@ bool VirtualJob::deliver(std::mt19937& random) {
   return true;
 }
 
-bool VirtualJob::cut() {
-  if (!at(0).can_cut()) return false;
-  at(0).cut();
+void VirtualJob::wait(int rank, const Key& key) {
+  at(rank).on_wait(key);
+  collect(rank);
+}
+
+bool VirtualJob::cut(std::size_t unfinished) {
+  if (!at(0).can_cut(unfinished)) return false;
+  at(0).cut(unfinished);
   collect(0);
   return true;
 }
 
-void VirtualJob::settle() {
+void VirtualJob::settle(std::size_t unfinished) {
   std::mt19937 random;
   constexpr int kFarTooMany = 1'000'000;
-  for (int steps = 0; deliver(random) || cut(); ++steps) {
+  for (int steps = 0; deliver(random) || cut(unfinished); ++steps) {
     if (steps > kFarTooMany) throw std::runtime_error("the negotiators never stop sending messages");
   }
 }
@@ -122,6 +127,11 @@ Request named_request(const std::string& name, Shape shape) {
 Request unnamed_request(std::uint64_t number, Shape shape) {
   Request request = named_request("", std::move(shape));
   request.key.number = number;
+  return request;
+}
+
+Request on_device(Request request) {
+  request.signature.device = DeviceKind::kCuda;
   return request;
 }
 

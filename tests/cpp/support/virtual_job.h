@@ -40,10 +40,12 @@ class VirtualJob {
 
   /// Delivers the oldest message of some edge; says whether there was any.
   bool deliver(std::mt19937& random);
-  /// The root plans what is ready; says whether anything was.
-  bool cut();
+  /// A thread of the rank waits for a call on a device.
+  void wait(int rank, const Key& key);
+  /// The root plans what is ready, with so many batches on its device; says whether anything was.
+  bool cut(std::size_t unfinished = 0);
   /// Delivers and cuts until nothing moves any more. Throws when that does not end.
-  void settle();
+  void settle(std::size_t unfinished = 0);
 
   /// What came out at a rank, in order.
   [[nodiscard]] const std::vector<Batch>& batches(int rank) const { return node(rank).batches; }
@@ -87,6 +89,8 @@ class VirtualJob {
 /// The `number`th unnamed allreduce of float32.
 [[nodiscard]] Request unnamed_request(std::uint64_t number, Shape shape = {2});
 
+/// The same for tensors on a device.
+[[nodiscard]] Request on_device(Request request);
 /// The request, made among the members of a process set.
 [[nodiscard]] Request on(std::int32_t process_set, Request request);
 /// The `number`th unnamed call, which adds or removes a process set.

@@ -1,0 +1,295 @@
+#include "backends/nccl/nccl_backend.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+
+#include "backends/nccl/introduction.h"
+#include "base/error.h"
+#include "base/log.h"
+
+namespace hora::nccl {
+
+using cuda::DeviceScope;
+
+namespace {
+
+// Less would make packing slower than sending tensors one by one.
+constexpr std::size_t kLeastStaging = std::size_t{1} << 20;
+// How often NCCL is asked whether it has lost a peer.
+constexpr auto kCheckInterval = std::chrono::milliseconds(20);
+
+}  // namespace
+
+/// What a device rings when it comes to a certain place. It may still ring when the session has ended.
+struct NcclBackend::Doorbell {
+  std::mutex mutex;
+  std::function<void()> ring;
+  bool is_armed = false;
+
+  /// Given to the driver, which calls it on a thread of its own; nothing of CUDA may be called there.
+  static void on_arrival(void* data) {
+    const std::unique_ptr<std::shared_ptr<Doorbell>> own(static_cast<std::shared_ptr<Doorbell>*>(data));
+    Doorbell& bell = **own;
+    const std::lock_guard lock(bell.mutex);
+    bell.is_armed = false;
+    if (bell.ring) bell.ring();
+  }
+};
+
+/// Where tensors travel packed: memory that NCCL can register with the network. Its users on the device
+/// follow each other on one stream, so one piece of memory serves all.
+struct NcclBackend::Staging {
+  std::shared_ptr<const Nccl> nccl;
+  std::shared_ptr<cuda::Device> device;
+  std::span<std::byte> memory;
+
+  ~Staging() {
+    if (memory.empty() || device->is_abandoned()) return;
+    const DeviceScope scope(*device);
+    static_cast<void>(nccl->memory_free(memory.data()));
+  }
+};
+
+NcclBackend::NcclBackend(const Settings& settings)
+    : settings_(settings.device),
+      wanted_staging_(std::max<std::size_t>(settings.fusion_threshold, kLeastStaging)),
+      doorbell_(std::make_shared<Doorbell>()) {}
+
+NcclBackend::~NcclBackend() {
+  const std::lock_guard lock(doorbell_->mutex);
+  doorbell_->ring = nullptr;
+}
+
+bool NcclBackend::accepts(const Batch& batch) const {
+  return batch.signature().device == DeviceKind::kCuda;
+}
+
+/// Says no when there is not all the memory that is wanted, unless it `may_be_short`.
+bool NcclBackend::open(int device, bool may_be_short) {
+  const std::lock_guard lock(mutex_);
+  if (is_open_) return true;
+  const cuda::CudaLibrary cuda = cuda::open_cuda(settings_.cuda_library);
+  if (!cuda.driver) raise(ErrorKind::kInvalidArgument, "a tensor on a GPU, but {}", cuda.problem);
+  library_ = open_nccl(settings_.nccl_library, settings_.library_folders);
+  if (!library_.nccl) raise(ErrorKind::kInvalidArgument, "a tensor on a GPU, but {}", library_.problem);
+  device_ = std::make_shared<cuda::Device>(cuda.driver, device);
+  if (!set_up_packing(may_be_short)) return false;
+  pool_ = std::make_shared<cuda::MemoryPool>(device_);
+  log_info(fmt::format("GPU {} ({}) with NCCL {} ({}) and the driver {}", device, device_->pci_bus_id(),
+                       describe_version(library_.version), library_.place, cuda.place));
+  is_open_ = true;
+  return true;
+}
+
+/// The framework may be asked for memory that it keeps; not with the mutex held, because that can make it
+/// wait for another thread that is here.
+void NcclBackend::require_open(int device) {
+  if (is_open_ || open(device, !settings_.free_memory)) return;
+  settings_.free_memory();
+  static_cast<void>(open(device, true));
+}
+
+void NcclBackend::prepare(Submission& submission) {
+  const DevicePlace place = submission.ready.place;
+  if (submission.tensors.empty()) {
+    // A join: a script may pass the device also where it is not needed, or where there is none.
+    device_of_join_ = place.device;
+    return;
+  }
+  require_open(place.device);
+  if (place.device != device_->number()) {
+    raise(ErrorKind::kInvalidArgument,
+          "the tensor is on GPU {}, but this rank has used GPU {} before; a rank uses one", place.device,
+          device_->number());
+  }
+  const cuda::Driver& driver = device_->driver();
+  const cuda::Stream stream = cuda::to_stream(place.stream);
+  const DeviceScope scope(*device_);
+  device_->require_no_capture(place.stream);
+  std::shared_ptr<cuda::EventTag> event = device_->new_event();
+  const std::lock_guard lock(mutex_);  // numbers follow the order on the stream
+  check(driver, driver.event_record(event.get(), stream), "cuEventRecord");
+  submission.ready.event = std::move(event);
+  submission.ready.number = ++calls_;
+}
+
+/// Of the events of one stream the newest comes last.
+void NcclBackend::wait_for_inputs(std::span<const Submission> calls) const {
+  std::unordered_map<std::uintptr_t, const DeviceReady*> newest;
+  for (const Submission& call : calls) {
+    if (!call.ready.event) continue;
+    const DeviceReady*& known = newest[call.ready.place.stream];
+    if (known == nullptr || known->number < call.ready.number) known = &call.ready;
+  }
+  const cuda::Driver& driver = device_->driver();
+  for (const auto& [stream, ready] : newest) {
+    check(driver,
+          driver.stream_wait_event(device_->stream(), static_cast<cuda::Event>(ready->event.get()), 0),
+          "cuStreamWaitEvent");
+  }
+}
+
+/// Handles know of the device's work before it begins, so that tensors are kept also when something goes
+/// wrong on the way.
+void NcclBackend::run(const Batch& batch, std::span<Submission> calls, const Group& group) {
+  if (!is_open_ && (device_of_join_ < 0 || !open(device_of_join_, true))) {
+    raise(ErrorKind::kSessionFailed,
+          "this rank has joined without ever having used a GPU, and the others go on with tensors on GPUs; "
+          "pass the "
+          "device: join(device)");
+  }
+  const DeviceScope scope(*device_);
+  const auto launched = std::make_shared<LaunchedBatch>(
+      device_, fmt::format("{} {}", name(batch.signature().op), batch.entries.front().key.to_string()));
+  for (const Submission& call : calls) call.handle->attach(launched);
+  try {
+    launch(batch, calls, group, *launched);
+  } catch (const Error& error) {
+    // The job goes on after a mismatch, and what was launched before will be complete.
+    if (error.kind() == ErrorKind::kMismatch) launched->record_end();
+    keep(launched, calls);
+    throw;
+  } catch (...) {
+    keep(launched, calls);
+    throw;
+  }
+  keep(launched, calls);
+}
+
+void NcclBackend::launch(const Batch& batch, std::span<Submission> calls, const Group& group,
+                         LaunchedBatch& launched) {
+  const DeviceSet& set = set_of(batch.process_set(), group);
+  wait_for_inputs(calls);
+  launched.record_begin();
+  Lane lane(*library_.nccl, *device_, set, *pool_, launched.consumer, [&group] { group.pump(); });
+  tensors_.collect(batch, calls);
+  tensors_.for_each_dtype([&](DType dtype, std::span<const OpTensor> tensors) {
+    op_spec(batch.signature().op).run_on_device({group, batch, dtype, tensors, lane});
+  });
+  launched.record_end();
+}
+
+/// Results that the core has allocated live as long as the device is at them.
+void NcclBackend::keep(const std::shared_ptr<LaunchedBatch>& launched, std::span<Submission> calls) {
+  auto results = std::make_shared<std::vector<Output>>();
+  for (Submission& call : calls) {
+    for (Output& result : call.results) result.device = device_->number();
+    std::ranges::copy(call.results, std::back_inserter(*results));
+  }
+  launched_.add(launched, std::move(results));
+}
+
+DeviceSet& NcclBackend::set_of(std::int32_t process_set, const Group& group) {
+  const auto known = sets_.find(process_set);
+  return known != sets_.end() ? known->second : sets_.emplace(process_set, make_set(group)).first->second;
+}
+
+bool NcclBackend::set_up_packing(bool may_be_short) {
+  const DeviceScope scope(*device_);
+  staging_ = std::make_shared<Staging>(Staging{library_.nccl, device_, {}});
+  void* memory = nullptr;
+  std::size_t bytes = wanted_staging_;
+  while (library_.nccl->memory_allocate(&memory, bytes) != Result::kSuccess) {
+    if (!may_be_short) return false;
+    if (bytes <= kLeastStaging) {
+      raise(ErrorKind::kInvalidArgument, "GPU {} has no {} bytes left in which tensors could be packed",
+            device_->number(), bytes);
+    }
+    bytes /= 2;
+  }
+  staging_->memory = {static_cast<std::byte*>(memory), bytes};
+  cuda::LoadedKernels loaded = cuda::load_pack_kernels(device_->driver(), device_->number(),
+                                                       {settings_.library_folders, settings_.cache_folder});
+  kernels_ = std::move(loaded.kernels);
+  kernels_ ? log_info(loaded.reason) : log_warning(loaded.reason);
+  return true;
+}
+
+/// The first batch of a process set on GPUs makes its communicator, at the same place in the sequence on all
+/// members.
+DeviceSet NcclBackend::make_set(const Group& group) {
+  const Agreement agreed = introduce(group, *library_.nccl, *device_,
+                                     {library_.version, staging_->memory.size(), kernels_ != nullptr});
+  DeviceSet set;
+  set.communicator = std::make_unique<Communicator>(
+      library_.nccl, device_, agreed.id, group.rank(), group.size(),
+      CommunicatorOptions{settings_.timeout, settings_.blocking}, [&group] { group.pump(); });
+  set.staging = staging_->memory.first(agreed.staging_bytes);
+  set.kernels = agreed.have_kernels ? kernels_.get() : nullptr;
+  return set;
+}
+
+std::size_t NcclBackend::unfinished(TimePoint now) {
+  if (launched_.size() == 0) return 0;
+  launched_.look(now, settings_.timeout);
+  if (now - last_check_ > kCheckInterval) {
+    last_check_ = now;
+    for (const auto& [number, set] : sets_) set.communicator->check_state();
+  }
+  return launched_.size();
+}
+
+void NcclBackend::ring_at_next_end(std::function<void()> ring) {
+  const std::shared_ptr<LaunchedBatch> oldest = launched_.oldest();
+  if (!oldest) return;
+  {
+    const std::lock_guard lock(doorbell_->mutex);
+    if (doorbell_->is_armed) return;
+    doorbell_->is_armed = true;
+    doorbell_->ring = std::move(ring);
+  }
+  const DeviceScope scope(*device_);
+  const cuda::Driver& driver = device_->driver();
+  oldest->hold(device_->side_stream());
+  auto own = std::make_unique<std::shared_ptr<Doorbell>>(doorbell_);
+  check(driver, driver.launch_host_function(device_->side_stream(), &Doorbell::on_arrival, own.get()),
+        "cuLaunchHostFunc");
+  static_cast<void>(own.release());
+}
+
+void NcclBackend::forget(std::int32_t process_set, const Meanwhile& meanwhile) {
+  auto set = sets_.extract(process_set);
+  if (set.empty()) return;
+  const DeviceScope scope(*device_);
+  wait_until_idle(meanwhile);
+  set.mapped().communicator->finish(meanwhile);
+}
+
+void NcclBackend::wait_until_idle(const Meanwhile& meanwhile) {
+  while (unfinished(Clock::now()) > 0) {
+    meanwhile();
+    std::this_thread::yield();
+  }
+}
+
+void NcclBackend::close(const Meanwhile& meanwhile) {
+  if (!is_open_) return;
+  const DeviceScope scope(*device_);
+  wait_until_idle(meanwhile);
+  for (auto& [number, set] : sets_) set.communicator->finish(meanwhile);
+  sets_.clear();
+  kernels_.reset();
+  staging_.reset();
+}
+
+/// What the device may still touch stays where it is until the last communicator is aborted, for good if one
+/// cannot be.
+void NcclBackend::fail(const Error& error) noexcept {
+  if (!is_open_) return;
+  device_->abandon();
+  static_cast<void>(kernels_.release());
+  try {
+    const auto needs = std::make_shared<std::pair<std::shared_ptr<void>, std::shared_ptr<Staging>>>(
+        launched_.fail(error), std::move(staging_));
+    for (auto& [number, set] : sets_) set.communicator->abort([needs] {});
+  } catch (const std::exception& another) {
+    log_error(fmt::format("communicators could not be aborted: {}", another.what()));
+  }
+  sets_.clear();
+}
+
+}  // namespace hora::nccl
