@@ -184,7 +184,8 @@ if rank == 1:
 hora.init()
 array = on_device(numpy.ones(1000), "float32")
 handle = hvd.allreduce_async_(array, name="struck", op=hvd.Sum)
-hvd.synchronize(handle)
+with contextlib.suppress(HorovodInternalError):  # it may be struck before this rank has looked
+    hvd.synchronize(handle)
 if rank == 1:
     driver().library.fake_cuda_break_device(rank, 700)
 words = ["CUDA_ERROR_ILLEGAL_ADDRESS", *(["rank 1"] if rank != 1 else [])]
