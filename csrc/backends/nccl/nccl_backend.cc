@@ -139,8 +139,7 @@ void NcclBackend::run(const Batch& batch, std::span<Submission> calls, const Gro
   if (!is_open_ && (device_of_join_ < 0 || !open(device_of_join_, true))) {
     raise(ErrorKind::kSessionFailed,
           "this rank has joined without ever having used a GPU, and the others go on with tensors on GPUs; "
-          "pass the "
-          "device: join(device)");
+          "pass the device: join(device)");
   }
   const DeviceScope scope(*device_);
   const auto launched = std::make_shared<LaunchedBatch>(
