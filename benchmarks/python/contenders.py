@@ -142,7 +142,7 @@ class Gloo(Contender):
 
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         self._folder = referee.from_root(tempfile.mkdtemp(prefix="hora-bench-") if referee.rank == 0 else "")
-        self._torch, self._distributed = torch, torch.distributed
+        self._torch, self._distributed, self._referee = torch, torch.distributed, referee
         torch.distributed.init_process_group(
             "gloo", init_method=f"file://{self._folder}/store", rank=referee.rank, world_size=referee.size
         )
@@ -169,6 +169,7 @@ class Gloo(Contender):
 
     def close(self) -> None:
         self._distributed.destroy_process_group()
+        self._referee.barrier()  # each rank looks into the store once more, and waits for minutes if it is gone
         shutil.rmtree(self._folder, ignore_errors=True)
 
 

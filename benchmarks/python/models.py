@@ -55,6 +55,6 @@ WORKLOADS = {
     "conv": Workload("MNIST conv, 21.8k parameters, batch 64", conv, (1, 28, 28), 10, 64, 200),
     "tensors100": Workload("50 x Linear(64), 100 tensors, batch 32", tensors100, (64,), 64, 32, 300),
     "mlp3m": Workload("MLP, 3.2M parameters, batch 32", lambda: mlp(1024), (1024,), 10, 32, 60),
-    "mlp-b32": Workload("MLP, 50.4M parameters, batch 32", lambda: mlp(4096), (4096,), 10, 32, 10),
-    "mlp-b256": Workload("MLP, 50.4M parameters, batch 256", lambda: mlp(4096), (4096,), 10, 256, 5),
+    "mlp-b32": Workload("MLP, 50.4M parameters, batch 32", lambda: mlp(4096), (4096,), 10, 32, 7),
+    "mlp-b256": Workload("MLP, 50.4M parameters, batch 256", lambda: mlp(4096), (4096,), 10, 256, 4),
 }

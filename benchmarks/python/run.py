@@ -52,9 +52,9 @@ def sweeps(folder: Path, quick: bool) -> Iterator[Measurement]:
     """Return the sweeps over sizes: title, file, duration, what is measured, and how thoroughly."""
     selection: list[tuple[str, str, float, list[str], list[str]]] = [
         (
-            *("allreduce, 2 ranks", "sweep_2", 75.0),
+            *("allreduce, 2 ranks", "sweep_2", 90.0),
             ["--ops", "allreduce"],
-            ["--sizes", *ALLREDUCE_SIZES, "--budget", "50"],
+            ["--sizes", *ALLREDUCE_SIZES, "--budget", "30"],
         ),
         (
             *("allreduce of halves, 2 ranks", "sweep_halves_2", 25.0),
@@ -91,8 +91,8 @@ def select(folder: Path, quick: bool) -> Iterator[Measurement]:
     yield from sweeps(folder, quick)
     small = python("small_tensors", "small_tensors_2", "--rounds", "2", "--turns", "20")
     yield Measurement("many small tensors", 30.0, small)
-    yield Measurement("training steps", 180.0, python("training", "training", "--rounds", "2"))
-    yield Measurement("scaling", 90.0, python("scaling", "scaling", "--rounds", "1"))
+    yield Measurement("training steps", 210.0, python("training", "training", "--rounds", "2"))
+    yield Measurement("scaling", 90.0, python("scaling", "scaling", "--rounds", "1", "--steps", "30"))
     two_hosts = python("two_hosts", "two_hosts", "--budget", "30")
     yield Measurement("two hosts at 1 Gbit/s", 36.0, two_hosts)
     for ranks in (1, 2, 4):
