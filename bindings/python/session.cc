@@ -189,6 +189,9 @@ void bind_session(py::module_& module) {
       py::arg("ranks") = std::vector<int>(), py::arg("communicator") = py::none(),
       py::arg("library_folders") = std::vector<std::string>(), py::arg("free_gpu_memory") = py::none());
   module.def("shutdown", &shutdown_default_session, unlocked);
+  module.def("failed_elsewhere",
+             [] { return has_default_session() && default_session()->failed_elsewhere(); });
+  module.def("give_up", &give_up_default_session, py::arg("reason"), unlocked);
   module.def("is_initialized", &has_default_session);
   module.def("rank", of_topology<&Topology::rank>());
   module.def("size", of_topology<&Topology::size>());

@@ -1,5 +1,6 @@
 #include "api/default_session.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -10,8 +11,10 @@
 #include "backends/nccl/nccl_library.h"
 #include "base/error.h"
 #include "base/horovod_variables.h"
+#include "base/last_signal.h"
 #include "base/log.h"
 #include "transport/registry.h"
+#include "transport/shm/host_memory.h"
 
 namespace hora {
 namespace {
@@ -53,6 +56,15 @@ std::string usual_cache_folder() {
   return home && !home->empty() ? *home + "/.cache/hora" : "";
 }
 
+/// Descriptors that children keep open would hide from the peers that this process has ended.
+void close_in_forked_children() {
+  static const int registered = pthread_atfork(nullptr, nullptr, [] {
+    // No lock: the thread that held it is not here.
+    if (slot().session) slot().session->close_in_child();
+  });
+  static_cast<void>(registered);
+}
+
 std::shared_ptr<Session> start_session(const JobScope& scope, FrontEndServices services) {
   Settings settings = read_settings(process_environment);
   settings.device.library_folders = std::move(services.library_folders);
@@ -61,6 +73,8 @@ std::shared_ptr<Session> start_session(const JobScope& scope, FrontEndServices s
   auto transport = open_transport(settings, process_environment, scope, shutdown_default_session);
   configure_log(settings.log_level, transport->topology().rank());
   if (transport->topology().rank() == 0) tell_horovod_variables();
+  if (const HostMemory* const memory = transport->host_memory())
+    note_last_signal(&memory->board(memory->rank()).signal.value);
   return std::make_shared<Session>(std::move(transport), settings);
 }
 
@@ -72,6 +86,7 @@ void init_default_session(const JobScope& scope, FrontEndServices services) {
   if (slot().session) return;
   slot().session = start_session(scope, std::move(services));
   slot().process = getpid();
+  close_in_forked_children();
   // Handlers run in reverse order: after MPI's, which start_session may have registered, so before it at
   // exit.
   static const int registered = std::atexit(shutdown_default_session);
@@ -92,8 +107,14 @@ void shutdown_default_session() {
     const std::lock_guard lock(slot().mutex);
     if (slot().is_foreign()) return;
     ending = std::exchange(slot().session, nullptr);
+    note_last_signal(nullptr);
   }
   if (ending) ending->leave();
+}
+
+void give_up_default_session(const std::string& reason) {
+  constexpr auto kTime = std::chrono::seconds(2);
+  if (has_default_session()) default_session()->give_up(reason, Clock::now() + kTime);
 }
 
 bool has_default_session() {

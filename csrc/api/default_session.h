@@ -37,6 +37,10 @@ struct GpuProbe {
 /// Ends it; does nothing when there is none, or in a forked child, to which it does not belong.
 void shutdown_default_session();
 
+/// Tells the other ranks why this process is about to end, within a deadline; does nothing when there is no
+/// session, or in a forked child.
+void give_up_default_session(const std::string& reason);
+
 [[nodiscard]] bool has_default_session();
 
 /// Throws Error(kNotInitialized) when there is none, Error(kSessionFailed) in a forked child.

@@ -150,5 +150,14 @@ std::shared_ptr<std::byte[]> Session::allocate(std::size_t bytes) {
 void Session::leave() {
   engine_->leave();
 }
+void Session::give_up(const std::string& reason, TimePoint deadline) {
+  engine_->give_up(reason, deadline);
+}
+bool Session::failed_elsewhere() const {
+  return engine_->failed_elsewhere();
+}
+void Session::close_in_child() {
+  engine_->close_in_child();
+}
 
 }  // namespace hora

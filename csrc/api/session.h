@@ -95,6 +95,13 @@ class Session {
 
   /// Leaves the job. What is pending here and, where it needs this rank, elsewhere fails.
   void leave();
+  /// Fails the job on all ranks, because this process is about to end: the others learn the reason. Returns
+  /// when they have been told, or after the deadline.
+  void give_up(const std::string& reason, TimePoint deadline);
+  /// Whether the session has failed because another rank could not go on.
+  [[nodiscard]] bool failed_elsewhere() const;
+  /// To be called in a forked child, where nothing else works: closes what belongs to the parent.
+  void close_in_child();
 
  private:
   [[nodiscard]] std::shared_ptr<const std::vector<int>> find_process_set(std::int32_t id) const;

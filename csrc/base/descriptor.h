@@ -13,7 +13,8 @@ class Descriptor {
   explicit Descriptor(int number) : number_(number) {}
   Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
   Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(number_, other.number_);
+    Descriptor moved(std::move(other));
+    std::swap(number_, moved.number_);
     return *this;
   }
   ~Descriptor() {

@@ -4,6 +4,7 @@
 #include <sys/eventfd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -23,10 +24,11 @@ void ring_event(int event) {
   static_cast<void>(eventfd_write(event, 1));
 }
 
-void await_event(int event, Duration at_most) {
+void await_event(int event, Duration at_most, int further) {
   const timespec timeout = to_timespec(at_most);
-  pollfd bell{event, POLLIN, 0};
-  if (ppoll(&bell, 1, &timeout, nullptr) == 1) hush_event(event);
+  std::array<pollfd, 2> polled{{{event, POLLIN, 0}, {further, POLLIN, 0}}};
+  if (ppoll(polled.data(), polled.size(), &timeout, nullptr) > 0 && polled.front().revents != 0)
+    hush_event(event);
 }
 
 void hush_event(int event) {

@@ -13,8 +13,8 @@ namespace hora {
 [[nodiscard]] Descriptor make_event();
 /// Any thread.
 void ring_event(int event);
-/// Waits until the bell rings or the time is over.
-void await_event(int event, Duration at_most);
+/// Waits until the bell rings or the time is over, or something is there to read from a further descriptor.
+void await_event(int event, Duration at_most, int further = -1);
 /// Forgets that it has rung.
 void hush_event(int event);
 

@@ -22,7 +22,12 @@ constexpr int kTreeArity = 16;
 // How long an orderly end may wait for others.
 constexpr auto kLeaveDeadline = std::chrono::seconds(10);
 constexpr auto kLeavePause = std::chrono::milliseconds(100);
-constexpr auto kFailureFlushDeadline = std::chrono::seconds(1);
+constexpr auto kGiveUpLook = std::chrono::milliseconds(1);
+constexpr auto kFailureFlushDeadline = std::chrono::milliseconds(500);
+// How often this rank looks whether others are still there, while nothing else happens.
+constexpr auto kLookAround = std::chrono::milliseconds(10);
+// How long the last messages of a rank that has ended may be under way.
+constexpr auto kLastMessages = std::chrono::milliseconds(200);
 // A waiting thread gives the role back after so much silence: then the answer takes long, and it may sleep.
 constexpr auto kHelpingTime = std::chrono::milliseconds(2);
 // How long the background thread stays away when another has the role.
@@ -182,6 +187,14 @@ void Engine::leave() {
   if (thread_.joinable()) thread_.join();
 }
 
+void Engine::give_up(const std::string& reason, TimePoint deadline) {
+  if (gives_up_) return;
+  reason_to_give_up_ = reason;
+  gives_up_ = true;
+  transport_->wake();
+  while (!is_through_ && Clock::now() < deadline) std::this_thread::sleep_for(kGiveUpLook);
+}
+
 void Engine::run() {
   name_this_thread("hora-engine");
   sleep_precisely();
@@ -195,6 +208,7 @@ void Engine::run() {
     if (!broken_) broken_ = exchange_.failure.value_or(Failure{topology().rank(), error.what()});
     fail(*broken_);
   }
+  is_through_ = true;
 }
 
 void Engine::run_until_departure() {
@@ -204,6 +218,7 @@ void Engine::run_until_departure() {
       if (broken_) raise(ErrorKind::kSessionFailed, "{}", broken_->reason);
       if (is_over()) return;
       if (turn(true)) continue;
+      look_around();
       next = rest();
     }
     take(next);
@@ -254,6 +269,7 @@ bool Engine::advance(bool engine_is_free) {
     leave_deadline_ = Clock::now() + kLeaveDeadline;
     exchange_.leave("it was shut down");
   }
+  if (gives_up_) raise(ErrorKind::kSessionFailed, "{}", reason_to_give_up_);
   worked |= exchange_.step(engine_is_free, unfinished());
   if (exchange_.failure) raise(ErrorKind::kSessionFailed, "{}", exchange_.failure->reason);
   if (leave_announced_ && Clock::now() > leave_deadline_) {
@@ -387,11 +403,31 @@ const Placement& Engine::placement_of(std::int32_t process_set) {
 /// In the middle of a batch. The core belongs to the caller's computation while nobody waits for the batch,
 /// unless its data would stand still meanwhile.
 void Engine::wait_a_little() {
+  look_around();
   if (caller_waits() || transport_->moves_only_when_called()) {
     std::this_thread::yield();
   } else {
     transport_->nap(kNapInBatch);
   }
+}
+
+/// While nothing happens.
+void Engine::look_around() {
+  const TimePoint now = Clock::now();
+  if (now - last_look_ < kLookAround) return;
+  last_look_ = now;
+  look_for_losses(now);
+}
+
+/// A rank that knows why it ends says so before; and after a departure ranks may end.
+void Engine::look_for_losses(TimePoint now) {
+  if (!loss_) {
+    loss_ = transport_->find_loss();
+    loss_found_ = now;
+  }
+  if (!loss_ || exchange_.departure || now - loss_found_ < kLastMessages) return;
+  exchange_.failure = Failure{loss_->rank, loss_->how};
+  raise(ErrorKind::kSessionFailed, "{}", loss_->how);
 }
 
 bool Engine::caller_waits() const {
@@ -432,6 +468,7 @@ Rest Engine::rest() {
   if (uses_device_) watch_device(rest);
   // The others may not answer, and then the end must not be late.
   if (leaving_) rest.time = std::min<Duration>(rest.time, kLeavePause);
+  if (loss_) rest.time = std::min<Duration>(rest.time, kLookAround);
   return rest;
 }
 
@@ -469,7 +506,8 @@ void Engine::depart(const Departure& departure) {
 
 void Engine::fail(const Failure& failure) {
   const bool is_own = failure.rank == topology().rank();
-  if (is_own) log_error(fmt::format("this rank cannot go on: {}", failure.reason));
+  // Who gives up has said why.
+  if (is_own && !gives_up_) log_error(fmt::format("this rank cannot go on: {}", failure.reason));
   abandon_mpi();
   try {
     exchange_.fail(failure);
@@ -482,6 +520,7 @@ void Engine::fail(const Failure& failure) {
       ErrorKind::kSessionFailed,
       is_own ? failure.reason : fmt::format("rank {} failed: {}", failure.rank, failure.reason));
   has_failed_ = true;
+  failed_elsewhere_ = !is_own;
   // First what was launched, so that nobody who learns of the failure takes that for complete.
   for (const auto& backend : backends_) backend->fail(reason);
   end(reason);

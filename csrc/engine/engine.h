@@ -38,8 +38,9 @@ namespace hora {
 /// orders and relays, but never runs a batch.
 ///
 /// Lock map: submissions_, process_sets_ and counters_ are shared and guard themselves; waiting_, leaving_,
-/// uses_device_ and has_failed_ are atomics; joining thread_ -> join_mutex_; sleep() and wake() of the
-/// transport may be called beside the role, sleep() by the background thread only; all else -> role_.
+/// uses_device_, has_failed_, failed_elsewhere_, gives_up_ and is_through_ are atomics; joining thread_ ->
+/// join_mutex_; sleep() and wake() of the transport may be called beside the role, sleep() by the background
+/// thread only; all else -> role_.
 class Engine {
  public:
   Engine(std::unique_ptr<Transport> transport, const Settings& settings);
@@ -76,6 +77,12 @@ class Engine {
   /// Leaves the job: what was agreed before still runs, everything else fails, on all ranks. Blocks until the
   /// engine has ended, which it does within a deadline even if no other rank answers.
   void leave();
+  /// Ends the session on all ranks, because this one cannot go on, and waits until they have been told or the
+  /// deadline has passed. For a process that is about to end.
+  void give_up(const std::string& reason, TimePoint deadline);
+  [[nodiscard]] bool failed_elsewhere() const { return failed_elsewhere_; }
+  /// In a forked child: closes what belongs to the parent.
+  void close_in_child() { transport_->close_in_child(); }
 
  private:
   void announce_soon();
@@ -97,6 +104,8 @@ class Engine {
   void keep_for_end(std::vector<Submission>& calls);
   void apply_set_change(const Batch& batch);
   void wait_a_little();
+  void look_around();
+  void look_for_losses(TimePoint now);
   [[nodiscard]] bool caller_waits() const;
   [[nodiscard]] Rest rest();
   void watch_device(Rest& rest);
@@ -122,10 +131,17 @@ class Engine {
   std::atomic<bool> leaving_{false};
   std::atomic<bool> uses_device_{false};
   std::atomic<bool> has_failed_{false};
+  std::atomic<bool> failed_elsewhere_{false};
+  std::atomic<bool> gives_up_{false};
+  std::atomic<bool> is_through_{false};
+  std::string reason_to_give_up_;  // written before gives_up_
   std::mutex role_;
   TimePoint last_work_ = Clock::now();
   TimePoint last_call_;
   std::optional<Failure> broken_;  // found by a helping thread
+  TimePoint last_look_;
+  std::optional<Loss> loss_;
+  TimePoint loss_found_;
   bool ended_ = false;
   bool leave_announced_ = false;
   TimePoint leave_deadline_;

@@ -2,7 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "base/bytes.h"
@@ -22,6 +24,12 @@ struct Ticket {
 struct Incoming {
   int peer = 0;
   Bytes message;
+};
+
+/// A rank that has ended, or to which the way is cut.
+struct Loss {
+  int rank = 0;
+  std::string how;  ///< "it was ended by signal 11 (Segmentation fault)"
 };
 
 /// Moves bytes between the ranks of one job; knows nothing of tensors.
@@ -62,8 +70,8 @@ class Transport {
   /// Makes progress; after it has returned true, the ticket is used up.
   [[nodiscard]] virtual bool done(Ticket& ticket) = 0;
 
-  /// Sleeps until `wake` or `nudge` is called, the time is over or, if `notices_arrivals`, a message has
-  /// arrived. A call that comes just before counts.
+  /// Sleeps until `wake` or `nudge` is called, the time is over, `find_loss` has something or, if
+  /// `notices_arrivals`, a message has arrived. A call that comes just before counts.
   virtual void sleep(Duration at_most) = 0;
   [[nodiscard]] virtual bool notices_arrivals() const = 0;
   /// Sleeps until `wake` is called or the time is over: for one who will look again soon anyway, so that
@@ -73,6 +81,12 @@ class Transport {
   virtual void wake() = 0;
   /// The caller looks after arrivals now: a thread that sleeps for them naps on instead.
   virtual void stay_up() {}
+
+  /// A rank that is lost, if this one can know. It may have left in order, and its last messages may still be
+  /// under way.
+  [[nodiscard]] virtual std::optional<Loss> find_loss() { return std::nullopt; }
+  /// In a forked child: closes what belongs to the parent, and does nothing else.
+  virtual void close_in_child() {}
 
   /// What the ranks of this host share, or null.
   [[nodiscard]] virtual HostMemory* host_memory() { return nullptr; }

@@ -1,4 +1,4 @@
-"""How a process that used hora ends."""
+"""How a process that used hora ends, and what the other ranks learn of it."""
 
 from __future__ import annotations
 
@@ -6,24 +6,46 @@ import atexit
 import contextlib
 import os
 import sys
-from types import TracebackType
+import traceback
+from types import BuiltinFunctionType, TracebackType
+from typing import NoReturn
 
 from hora import _core
+from hora.errors import HorovodInternalError
 
 __all__ = ["process_exit"]
 
 
+class Exit(SystemExit):
+    """What ``sys.exit`` raises. Nothing tells an exit handler the code, but this is deleted just before.
+
+    An exception that somebody catches is deleted while code runs; one that ends the interpreter, when all
+    code has been left.
+    """
+
+    def __del__(self) -> None:
+        if sys._getframe().f_back is None and self.code not in (None, 0):
+            process_exit.ends_with(self.code if isinstance(self.code, int) else 1)
+
+
+def exit_and_tell(status: str | int | None = None, /) -> NoReturn:
+    """Take the place of ``sys.exit``."""
+    raise Exit(status)
+
+
 class ProcessExit:
-    """Shuts hora down at interpreter exit, or leaves at once when this rank died of an uncaught exception.
+    """Shuts hora down at interpreter exit, or leaves at once when this rank failed.
 
     A normal exit finalises MPI, which waits for the other ranks. They may wait for a collective that this
-    rank will never call, so a rank with an uncaught exception prints its traceback, flushes and leaves
-    without finalising: the launcher then ends the job. Nothing of this happens in a forked child.
+    rank will never call. So a rank with an uncaught exception, or an exit code other than 0, prints its
+    traceback, tells the other ranks why it ends, and leaves without finalising: they fail with that reason,
+    and the launcher ends the job. Nothing of this happens in a forked child.
     """
 
     def __init__(self) -> None:
         self._pid = -1
-        self._raised = False
+        self._code: int | None = None  # of a failure
+        self._reason = ""
         self._alone = False
         self._print_exception = sys.excepthook
 
@@ -33,6 +55,8 @@ class ProcessExit:
             return
         self._pid = os.getpid()
         self._print_exception, sys.excepthook = sys.excepthook, self._on_uncaught
+        if isinstance(sys.exit, BuiltinFunctionType):
+            sys.exit = exit_and_tell
         atexit.register(self._at_exit)
 
     def started(self) -> None:
@@ -40,20 +64,44 @@ class ProcessExit:
         self._alone = _core.transport() == "local"
 
     def _on_uncaught(
-        self, kind: type[BaseException], error: BaseException, traceback: TracebackType | None
+        self, kind: type[BaseException], error: BaseException, where: TracebackType | None
     ) -> None:
-        self._raised = True
-        self._print_exception(kind, error, traceback)
+        self._code = 1
+        if self._pid == os.getpid() and not self._alone and is_news_of_peer(error):
+            # The rank that failed prints all of it.
+            print(f"[hora] this rank ends, too: {kind.__name__}: {error}{place_of(where)}", file=sys.stderr)
+            return
+        self._reason = "".join(traceback.format_exception_only(kind, error)).strip()
+        self._print_exception(kind, error, where)
+
+    def ends_with(self, code: int) -> None:
+        """Note the code of an exit that nobody caught."""
+        self._code, self._reason = code & 0xFF, f"it ended with exit code {code}"
+        if self._pid == os.getpid() and not self._alone:
+            print(f"[hora] this rank ends with exit code {code}", file=sys.stderr)
 
     def _at_exit(self) -> None:
         if self._pid != os.getpid():
             return
-        if self._raised and not self._alone:
-            for stream in (sys.stdout, sys.stderr):
-                with contextlib.suppress(OSError, ValueError, AttributeError):
-                    stream.flush()
-            os._exit(1)
-        _core.shutdown()
+        if self._code is None or self._alone:
+            _core.shutdown()
+            return
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError, AttributeError):
+                stream.flush()
+        _core.give_up(self._reason or "it ended with an exception")
+        os._exit(self._code)
+
+
+def is_news_of_peer(error: BaseException) -> bool:
+    """Say whether the session told this rank why it failed elsewhere."""
+    return isinstance(error, HorovodInternalError) and _core.failed_elsewhere()
+
+
+def place_of(where: TracebackType | None) -> str:
+    """Return the line of the script that was running."""
+    frames = traceback.extract_tb(where)
+    return f" ({frames[0].filename}:{frames[0].lineno})" if frames else ""
 
 
 process_exit = ProcessExit()

@@ -118,32 +118,51 @@ class Connecting {
     return hand_out(std::move(*segment), layout, *listener);
   }
 
-  /// Gets a bell from every member, then gives each the bells of all. A member that hangs up instead, or is
-  /// late, ends the attempt: the others see the leader hang up in turn.
+  [[nodiscard]] static HostMember make_member() { return {make_event(), watchable_self()}; }
+
+  /// Gets from every member what it has for the others, then gives each that of all. A member that hangs up
+  /// instead, or is late, ends the attempt: the others see the leader hang up in turn.
   MemoryPtr hand_out(Segment segment, const HostLayout& layout, const LocalListener& listener) {
-    std::vector<std::pair<int, LocalSocket>> members;
-    std::vector<Descriptor> bells(ranks_.size());
-    bells[0] = make_event();
-    while (members.size() + 1 < ranks_.size()) {
+    std::vector<std::pair<int, LocalSocket>> sockets;
+    std::vector<HostMember> members(ranks_.size());
+    members[0] = make_member();
+    while (sockets.size() + 1 < ranks_.size()) {
       LocalSocket socket = listener.accept(deadline_);
       const int file = segment.file();
       socket.send_descriptors({&file, 1}, deadline_);
       const auto member = receive_value<std::uint32_t>(socket, deadline_);
-      auto bell = socket.receive_descriptors(1, deadline_);
-      if (member == 0 || member >= bells.size() || bells[member])
+      if (member == 0 || member >= members.size() || members[member].bell)
         raise(ErrorKind::kStartup, "a process that is no rank of this host answered");
-      bells[member] = std::move(bell.front());
-      members.emplace_back(static_cast<int>(member), std::move(socket));
+      members[member] = std::move(receive_members(socket, 1).front());
+      sockets.emplace_back(static_cast<int>(member), std::move(socket));
     }
-    std::vector<int> numbers;
-    for (const Descriptor& bell : bells) numbers.push_back(bell.get());
-    for (const auto& [member, socket] : members) socket.send_descriptors(numbers, deadline_);
-    for (const auto& [member, socket] : members) {
+    for (const auto& [member, socket] : sockets) send_members(socket, members);
+    for (const auto& [member, socket] : sockets) {
       if (receive_value<Verdict>(socket, deadline_) != Verdict::kGood)
         raise(ErrorKind::kStartup, "a rank of this host could not take part");
     }
-    for (const auto& [member, socket] : members) send_value(socket, Verdict::kGood, deadline_);
-    return std::make_unique<HostMemory>(std::move(segment), layout, 0, std::move(bells));
+    for (const auto& [member, socket] : sockets) send_value(socket, Verdict::kGood, deadline_);
+    return std::make_unique<HostMemory>(std::move(segment), layout, 0, std::move(members));
+  }
+
+  void send_members(const LocalSocket& socket, std::span<const HostMember> members) const {
+    std::vector<int> bells;
+    std::vector<int> processes;
+    for (const HostMember& member : members) {
+      bells.push_back(member.bell.get());
+      processes.push_back(member.process.get());
+    }
+    socket.send_descriptors(bells, deadline_);
+    socket.send_descriptors(processes, deadline_);
+  }
+
+  [[nodiscard]] std::vector<HostMember> receive_members(const LocalSocket& socket, std::size_t count) const {
+    std::vector<Descriptor> bells = socket.receive_descriptors(count, deadline_);
+    std::vector<Descriptor> processes = socket.receive_descriptors(count, deadline_);
+    std::vector<HostMember> members;
+    for (std::size_t number = 0; number < count; ++number)
+      members.push_back({std::move(bells[number]), std::move(processes[number])});
+    return members;
   }
 
   MemoryPtr follow() {
@@ -155,15 +174,14 @@ class Connecting {
     const LocalSocket socket = LocalSocket::connect(invitation.listener.data(), deadline_);
     auto file = socket.receive_descriptors(1, deadline_);
     Segment segment = options_.open(std::move(file.front()), invitation.layout.total_bytes());
-    const Descriptor bell = make_event();
+    const HostMember own = make_member();
     send_value(socket, static_cast<std::uint32_t>(rank_), deadline_);
-    const int number = bell.get();
-    socket.send_descriptors({&number, 1}, deadline_);
-    auto bells = socket.receive_descriptors(ranks_.size(), deadline_);
+    send_members(socket, {&own, 1});
+    auto members = receive_members(socket, ranks_.size());
     send_value(socket, Verdict::kGood, deadline_);
     if (receive_value<Verdict>(socket, deadline_) != Verdict::kGood)
       raise(ErrorKind::kStartup, "a rank of this host could not take part");
-    return std::make_unique<HostMemory>(std::move(segment), invitation.layout, rank_, std::move(bells));
+    return std::make_unique<HostMemory>(std::move(segment), invitation.layout, rank_, std::move(members));
   }
 
   Transport& transport_;

@@ -10,12 +10,23 @@
 
 namespace hora {
 
-HostMemory::HostMemory(Segment segment, HostLayout layout, int rank, std::vector<Descriptor> bells)
+HostMemory::HostMemory(Segment segment, HostLayout layout, int rank, std::vector<HostMember> members)
     : shared_(new Shared{std::move(segment), {layout.heap(index(rank)), layout.heap_bytes}}),
       data_(shared_->segment.data()),
       layout_(layout),
-      rank_(rank),
-      bells_(std::move(bells)) {}
+      rank_(rank) {
+  for (HostMember& member : members) {
+    const auto number = static_cast<int>(bells_.size());
+    bells_.push_back(std::move(member.bell));
+    if (number != rank) watch_.add(number, std::move(member.process));
+  }
+}
+
+void HostMemory::close_in_child() {
+  bells_.clear();
+  watch_.close();
+  shared_->segment.close_file();
+}
 
 std::shared_ptr<std::byte[]> HostMemory::allocate(std::size_t bytes) const {
   const std::optional<std::size_t> first = shared_->heap.take(bytes);

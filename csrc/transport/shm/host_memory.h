@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/event.h"
+#include "base/process_watch.h"
 #include "transport/shm/heap.h"
 #include "transport/shm/layout.h"
 #include "transport/shm/segment.h"
@@ -28,11 +29,17 @@ struct HostMemoryOptions {
   std::function<Segment(Descriptor file, std::size_t bytes)> open = Segment::open;
 };
 
-/// The memory that the ranks of one host share, as one of them sees it, and the bells of their sleeping
-/// threads. Ranks are numbered within the host here.
+/// What a rank hands to the others of its host.
+struct HostMember {
+  Descriptor bell;     ///< an eventfd
+  Descriptor process;  ///< see watchable_self()
+};
+
+/// The memory that the ranks of one host share, as one of them sees it, the bells of their sleeping threads,
+/// and the watch for those whose process ends. Ranks are numbered within the host here.
 class HostMemory {
  public:
-  HostMemory(Segment segment, HostLayout layout, int rank, std::vector<Descriptor> bells);
+  HostMemory(Segment segment, HostLayout layout, int rank, std::vector<HostMember> members);
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return static_cast<int>(layout_.ranks); }
@@ -62,6 +69,9 @@ class HostMemory {
   void ring_bell(int rank) const { ring_event(bells_[index(rank)].get()); }
   /// This rank's bell, for one who waits for it.
   [[nodiscard]] int bell() const { return bells_[index(rank_)].get(); }
+  [[nodiscard]] ProcessWatch& watch() { return watch_; }
+  /// In a forked child: closes what belongs to the parent.
+  void close_in_child();
 
  private:
   template <typename T>
@@ -79,7 +89,8 @@ class HostMemory {
   std::byte* const data_;
   HostLayout layout_;
   int rank_;
-  std::vector<Descriptor> bells_;  // eventfds, by rank
+  std::vector<Descriptor> bells_;  // by rank
+  ProcessWatch watch_;             // of the others
 };
 
 /// What came of connecting.

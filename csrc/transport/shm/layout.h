@@ -48,6 +48,7 @@ struct Board {
   Count reduced;  ///< ... and the part of it that this rank reduces is a result now
   Count freed;    ///< this rank has read everything that it reads below this ticket
   Count asleep;   ///< not 0: ring this rank's bell after sending it a message
+  Count signal;   ///< not 0: of the signal that this rank's process was about to die of
   std::array<Note, kNotes> notes;
 };
 

@@ -25,6 +25,8 @@ class Segment {
   [[nodiscard]] Segment with_file(Descriptor file) const;
 
   [[nodiscard]] int file() const { return file_.get(); }
+  /// Only what is mapped remains.
+  void close_file() { file_ = Descriptor(); }
   [[nodiscard]] std::byte* data() const { return memory_.get(); }
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/event.h"
+#include "base/last_signal.h"
 #include "base/log.h"
 #include "transport/wake/links.h"
 
@@ -97,7 +98,9 @@ void ShmTransport::sleep(Duration at_most) {
   std::atomic<std::uint64_t>& asleep = memory_->board(rank_).asleep.value;
   asleep.store(1, std::memory_order_seq_cst);
   if (!nudged_.exchange(false) && std::ranges::none_of(readers_, &RingReader::has_cell)) {
-    links_ != nullptr ? links_->sleep(memory_->bell(), at_most) : await_event(memory_->bell(), at_most);
+    const int watch = memory_->watch().descriptor();
+    links_ != nullptr ? links_->sleep(memory_->bell(), at_most, watch)
+                      : await_event(memory_->bell(), at_most, watch);
   }
   asleep.store(0, std::memory_order_relaxed);
 }
@@ -118,6 +121,19 @@ void ShmTransport::stay_up() {
   if (asleep.load(std::memory_order_relaxed) == 0) return;
   asleep.store(0, std::memory_order_relaxed);
   wake();
+}
+
+std::optional<Loss> ShmTransport::find_loss() {
+  if (const auto ended = memory_->watch().take_ended(); ended && !loss_) {
+    const auto signal = static_cast<int>(memory_->board(*ended).signal.value.load());
+    loss_ = Loss{ranks_[static_cast<std::size_t>(*ended)], describe_end(signal)};
+  }
+  return loss_ ? loss_ : below_->find_loss();
+}
+
+void ShmTransport::close_in_child() {
+  memory_->close_in_child();
+  below_->close_in_child();
 }
 
 void ShmTransport::wake() {

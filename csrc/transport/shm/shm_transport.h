@@ -3,6 +3,7 @@
 #include <atomic>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "transport/shm/host_memory.h"
@@ -45,6 +46,8 @@ class ShmTransport final : public Transport {
   void nudge() override;
   void wake() override;
   void stay_up() override;
+  [[nodiscard]] std::optional<Loss> find_loss() override;
+  void close_in_child() override;
   [[nodiscard]] HostMemory* host_memory() override { return memory_.get(); }
 
  private:
@@ -63,6 +66,7 @@ class ShmTransport final : public Transport {
   std::vector<RingWriter> writers_;
   std::deque<RingReader> readers_;
   std::size_t next_reader_ = 0;
+  std::optional<Loss> loss_;
   std::atomic<bool> nudged_{false};
 };
 

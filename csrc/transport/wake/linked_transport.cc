@@ -68,6 +68,17 @@ void LinkedTransport::stay_up() {
   if (asleep_.exchange(false)) wake();
 }
 
+std::optional<Loss> LinkedTransport::find_loss() {
+  const std::optional<int> ended = links_ ? links_->find_ended() : std::nullopt;
+  if (!ended) return std::nullopt;
+  return Loss{*ended, "it ended without notice, or the connection to it was cut"};
+}
+
+void LinkedTransport::close_in_child() {
+  bell_ = Descriptor();
+  if (links_) links_->close_in_child();
+}
+
 void LinkedTransport::wake() {
   ring_event(bell_.get());
 }

@@ -40,12 +40,14 @@ class LinkedTransport final : public Transport {
   void nudge() override;
   void wake() override;
   void stay_up() override;
+  [[nodiscard]] std::optional<Loss> find_loss() override;
+  void close_in_child() override;
   [[nodiscard]] Links* links() override { return links_ ? &*links_ : nullptr; }
 
  private:
   const std::unique_ptr<Transport> below_;
   const LinkOptions options_;
-  const Descriptor bell_;
+  Descriptor bell_;
   std::optional<Links> links_;
   unsigned looks_in_vain_ = 0;
   std::atomic<bool> nudged_{false};

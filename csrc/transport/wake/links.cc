@@ -49,12 +49,12 @@ void Links::look() {
   }
 }
 
-void Links::sleep(int bell, Duration at_most) {
+void Links::sleep(int bell, Duration at_most, int further) {
   const TimePoint until = Clock::now() + at_most;
   do {
     if (!may_sleep(bell)) return std::this_thread::yield();
-    if (!is_whole_) return await_event(bell, std::min(at_most, kUnwholeSleep));
-  } while (!wait(bell, until));
+    if (!is_whole_) return await_event(bell, std::min(at_most, kUnwholeSleep), further);
+  } while (!wait(bell, until, further));
 }
 
 /// Tells everybody, unless a message is on its way.
@@ -70,8 +70,8 @@ bool Links::may_sleep(int bell) {
 }
 
 /// Says whether the sleep is over, as far as can be seen here.
-bool Links::wait(int bell, TimePoint until) {
-  polled_.assign(1, {bell, POLLIN, 0});
+bool Links::wait(int bell, TimePoint until, int further) {
+  polled_.assign({{bell, POLLIN, 0}, {further, POLLIN, 0}});
   {
     const std::lock_guard lock(mutex_);
     for (const Link& link : links_) {
@@ -85,9 +85,22 @@ bool Links::wait(int bell, TimePoint until) {
   }
   if (is_late) return true;
   const bool has_rung = polled_.front().revents != 0;
+  const bool is_over = has_rung || polled_[1].revents != 0;
   if (has_rung) hush_event(bell);
   look();
-  return has_rung || !is_whole_;
+  return is_over || !is_whole_;
+}
+
+std::optional<int> Links::find_ended() {
+  if (is_whole_) look();
+  const std::lock_guard lock(mutex_);
+  const auto ended = std::ranges::find(links_, true, &Link::has_ended);
+  return ended == links_.end() ? std::nullopt : std::optional(ended->peer);
+}
+
+/// Without the lock, which a thread may have held that is not here.
+void Links::close_in_child() {
+  links_.clear();
 }
 
 void Links::end_sleep() {

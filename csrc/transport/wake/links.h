@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "base/clock.h"
@@ -41,8 +42,13 @@ class Links {
   void count_received(int peer);
   /// Looks whether peers have gone to sleep meanwhile, and wakes those that should not have.
   void look();
-  /// Sleeps until the bell rings, a message is on its way, or the time is over.
-  void sleep(int bell, Duration at_most);
+  /// Sleeps until the bell rings, a message is on its way, there is something to read from a further
+  /// descriptor, or the time is over.
+  void sleep(int bell, Duration at_most, int further = -1);
+  /// A peer whose connection has ended.
+  [[nodiscard]] std::optional<int> find_ended();
+  /// In a forked child: closes what belongs to the parent.
+  void close_in_child();
 
  private:
   static constexpr int kNobodySleeps = -1;
@@ -68,7 +74,7 @@ class Links {
   void end(Link& link);
   void end_sleep();
   [[nodiscard]] bool may_sleep(int bell);
-  [[nodiscard]] bool wait(int bell, TimePoint until);
+  [[nodiscard]] bool wait(int bell, TimePoint until, int further);
 
   std::mutex mutex_;
   std::vector<Link> links_;

@@ -1,0 +1,53 @@
+#include "base/last_signal.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <csignal>
+#include <cstring>
+
+namespace hora {
+namespace {
+
+constexpr std::array kSignals{SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTERM};
+
+std::atomic<std::atomic<std::uint64_t>*> noted{nullptr};
+std::array<struct sigaction, kSignals.size()> before;
+
+/// Then the signal is raised again, for whoever handled it before.
+void leave_note(int signal) {
+  if (std::atomic<std::uint64_t>* const place = noted) place->store(static_cast<std::uint64_t>(signal));
+  for (std::size_t number = 0; number < kSignals.size(); ++number) {
+    if (kSignals[number] == signal) sigaction(signal, &before[number], nullptr);
+  }
+  raise(signal);
+}
+
+void install() {
+  struct sigaction action{};
+  action.sa_handler = leave_note;
+  action.sa_flags = SA_NODEFER | SA_ONSTACK;
+  for (std::size_t number = 0; number < kSignals.size(); ++number) {
+    struct sigaction current{};
+    sigaction(kSignals[number], nullptr, &current);
+    const bool is_ours = current.sa_handler == leave_note;
+    const bool is_the_users = kSignals[number] == SIGTERM && current.sa_handler != SIG_DFL;
+    if (is_ours || is_the_users) continue;
+    before[number] = current;
+    sigaction(kSignals[number], &action, nullptr);
+  }
+}
+
+}  // namespace
+
+void note_last_signal(std::atomic<std::uint64_t>* place) {
+  noted = place;
+  if (place != nullptr) install();
+}
+
+std::string describe_end(int signal) {
+  if (signal == 0) return "it ended without notice";
+  return fmt::format("it was ended by signal {} ({})", signal, strsignal(signal));
+}
+
+}  // namespace hora

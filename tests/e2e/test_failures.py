@@ -1,0 +1,212 @@
+"""What the other ranks learn, and how a job ends, when a rank is lost or gives up."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from harness.mpirun import Ending, run_script
+
+SHARED_MEMORY = Path("/dev/shm")
+# Open MPI 4.1 and 5 then leave the other ranks alone when one dies, as other launchers do.
+RECOVERY = {"OMPI_MCA_orte_enable_recovery": "1", "PRTE_MCA_prte_enable_recovery": "1"}
+RANKS = 3
+LOST = 1
+TOLD_WITHIN_S = 2.0
+ENDED_WITHIN_S = 10.0
+
+PROLOGUE = f"""
+import ctypes, os, signal, sys, time
+import numpy
+import hora
+import hora.numpy as hvd
+from hora.errors import HorovodInternalError
+
+LOST = {LOST}
+
+def say(text):
+    sys.stdout.write(f"rank {{hora.rank()}}: {{text}}\\n")
+
+def told(within_s, since):
+    '''Until the session has failed, which it must within the time.'''
+    while time.time() < since + within_s:
+        try:
+            hvd.allreduce(numpy.ones(4), name="after")
+        except HorovodInternalError as error:
+            say(f"told after {{time.time() - since:.2f}} s: {{error}}")
+            return
+    say("never told")
+
+hora.init()
+hvd.allreduce(numpy.ones(4))
+rank = hora.rank()
+"""
+
+# How the lost rank ends, and what the others can learn of it.
+ENDS = {
+    "kill": ("os.kill(os.getpid(), signal.SIGKILL)", "ended without notice"),
+    "segfault": ("ctypes.string_at(0)", "signal 11"),
+    "abort": ("os.abort()", "signal 6"),
+    "terminate": ("os.kill(os.getpid(), signal.SIGTERM); time.sleep(1)", "signal 15"),
+    "_exit": ("os._exit(3)", "ended without notice"),
+    "exit": ("sys.exit(3)", "exit code 3"),
+    "exception": ("raise ValueError('no such batch')", "ValueError: no such batch"),
+}
+
+# What the others do meanwhile.
+PEERS = {
+    "in a collective": """
+handle = hvd.allreduce_async(numpy.ones(4), name="waited for")
+try:
+    hvd.synchronize(handle)
+except HorovodInternalError as error:
+    say(f"told after {time.time() - start:.2f} s: {error}")
+""",
+    "asleep": """
+time.sleep(1.5)
+told(0.5, time.time())
+""",
+    "in Python": """
+end = time.time() + 1
+while time.time() < end:
+    sum(range(1000))
+told(1, time.time())
+""",
+}
+
+
+def run(program: str, ranks: int = RANKS, limit_s: float = 20, **settings: str) -> Ending:
+    before = set(SHARED_MEMORY.glob("*hora*"))
+    ending = run_script(PROLOGUE + program, ranks, limit_s, environment=settings)
+    print(f"{ending.seconds:.1f} s, code {ending.code}\n{ending.output}")
+    assert ending.code is not None, f"hangs\n{ending.output}"
+    assert ending.left == []
+    assert set(SHARED_MEMORY.glob("*hora*")) <= before
+    return ending
+
+
+def assert_told(ending: Ending, survivors: list[int], *words: str) -> None:
+    """Every survivor was told in time, and by itself."""
+    for rank in survivors:
+        found = re.search(rf"rank {rank}: told after ([0-9.]+) s: (.*)", ending.output)
+        assert found, f"rank {rank} was not told\n{ending.output}"
+        assert float(found[1]) < TOLD_WITHIN_S, ending.output
+        assert f"rank {LOST} failed: " in found[2], ending.output
+        assert all(word in found[2] for word in words), ending.output
+
+
+def lose_one(end: str, meanwhile: str) -> str:
+    text = f"start = time.time()\nif rank == LOST:\n    time.sleep(0.2)\n    {end}\n"
+    return text + PEERS[meanwhile] + "os._exit(4)\n"
+
+
+@pytest.mark.parametrize("split", ["", "1,1,1", "2,1"], ids=["one host", "three hosts", "two hosts"])
+@pytest.mark.parametrize("end", ENDS)
+def test_survivors_learn_who_was_lost_and_how(end: str, split: str) -> None:
+    action, word = ENDS[end]
+    ending = run(lose_one(action, "in a collective"), HORA_HOST_SPLIT=split, **RECOVERY)
+    # The system tells only those of its host how a process ended.
+    is_known = not split or end in ("exit", "exception")
+    assert_told(ending, [0, 2], word if is_known else "")
+    assert ending.seconds < ENDED_WITHIN_S
+
+
+@pytest.mark.parametrize("meanwhile", PEERS)
+def test_survivors_learn_it_whatever_they_do(meanwhile: str) -> None:
+    ending = run(lose_one(ENDS["kill"][0], meanwhile), **RECOVERY)
+    assert_told(ending, [0, 2], "ended without notice")
+
+
+def test_survivors_learn_it_without_shared_memory() -> None:
+    ending = run(lose_one(ENDS["kill"][0], "in a collective"), HORA_SHARED_MEMORY="0", **RECOVERY)
+    assert_told(ending, [0, 2])
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_plain_mpirun_ends_the_job_and_the_cause_is_printed(end: str) -> None:
+    ending = run(lose_one(ENDS[end][0], "in a collective").replace("os._exit(4)", "sys.exit(4)"))
+    assert ending.code != 0
+    assert ending.seconds < ENDED_WITHIN_S
+    assert re.search(rf"rank {LOST}\b|,{LOST}\]", ending.output), ending.output
+    if end == "exception":
+        assert ending.output.count("Traceback (most recent call last)") == 1, ending.output
+
+
+IN_THE_MIDDLE = """
+block = numpy.ones(1 << 22)
+start = time.time()
+if rank == LOST:
+    import threading
+    threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
+try:
+    while True:
+        start = time.time()
+        hvd.allreduce(block, name="large")
+except HorovodInternalError as error:
+    say(f"told after {time.time() - start:.2f} s: {error}")
+os._exit(4)
+"""
+
+
+@pytest.mark.parametrize("split", ["", "1,1,1", "2,1"], ids=["one host", "three hosts", "two hosts"])
+def test_killed_in_the_middle_of_a_collective(split: str) -> None:
+    assert_told(run(IN_THE_MIDDLE, HORA_HOST_SPLIT=split, **RECOVERY), [0, 2])
+
+
+def test_news_of_a_peers_failure_are_one_line() -> None:
+    program = (
+        "if rank == LOST:\n    raise ValueError('no such batch')\nhvd.allreduce(numpy.ones(4), name='x')\n"
+    )
+    ending = run(program, **RECOVERY)
+    assert ending.output.count("Traceback (most recent call last)") == 1, ending.output
+    lines = re.findall(
+        r"\[hora\] this rank ends, too: .*rank 1 failed: ValueError: no such batch.*", ending.output
+    )
+    assert len(lines) == RANKS - 1, ending.output
+
+
+def test_an_exit_that_somebody_catches_is_none() -> None:
+    program = """
+try:
+    sys.exit(3)
+except SystemExit:
+    pass
+say(hvd.allreduce(numpy.ones(1), name="still here", op=hora.Sum))
+"""
+    ending = run(program)
+    assert ending.code == 0, ending.output
+    assert ending.output.count(f"[{RANKS}.]") == RANKS
+
+
+FORK = """
+def ours():
+    files = (f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd"))
+    kinds = [os.readlink(file) for file in files if os.path.islink(file)]
+    return sum(any(word in kind for word in ("pidfd", "event", "memfd", "socket")) for kind in kinds)
+
+hora.shutdown()
+without = ours()
+hora.init()
+assert ours() > without
+child = os.fork()
+if child == 0:
+    os._exit(0 if ours() == without else 9)
+say(f"child ended with {os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}")
+start = time.time()
+child = os.fork()
+if child == 0:
+    time.sleep(4)
+    os._exit(0)
+if rank == LOST:
+    os.kill(os.getpid(), signal.SIGKILL)
+told(3, start)
+os._exit(4)
+"""
+
+
+@pytest.mark.parametrize("split", ["", "1,1,1"], ids=["one host", "three hosts"])
+def test_forked_children_keep_nothing_open_and_hide_no_death(split: str) -> None:
+    ending = run(FORK, HORA_HOST_SPLIT=split, **RECOVERY)
+    assert ending.output.count("child ended with 0") == RANKS, ending.output
+    assert_told(ending, [0, 2])
