@@ -177,17 +177,22 @@ void bind_session(py::module_& module) {
   module.def(
       "init",
       [](std::vector<int> ranks, std::optional<int> communicator, std::vector<std::string> library_folders,
-         py::object free_gpu_memory) {
+         py::object free_gpu_memory, std::optional<std::tuple<std::uintptr_t, int, int>> main_thread) {
         FrontEndServices services;
         services.library_folders = std::move(library_folders);
         // Never given back: the session may end after the interpreter.
         if (PyObject* const function = free_gpu_memory.release().ptr(); function != Py_None)
           services.free_gpu_memory = [function] { call_and_forget_errors(function); };
+        if (main_thread) {
+          const auto [thread, signal, file] = *main_thread;
+          services.main_thread = ThreadStack{static_cast<pthread_t>(thread), signal, file};
+        }
         const py::gil_scoped_release released;
         init_default_session({std::move(ranks), communicator}, std::move(services));
       },
       py::arg("ranks") = std::vector<int>(), py::arg("communicator") = py::none(),
-      py::arg("library_folders") = std::vector<std::string>(), py::arg("free_gpu_memory") = py::none());
+      py::arg("library_folders") = std::vector<std::string>(), py::arg("free_gpu_memory") = py::none(),
+      py::arg("main_thread") = py::none());
   module.def("shutdown", &shutdown_default_session, unlocked);
   module.def("failed_elsewhere",
              [] { return has_default_session() && default_session()->failed_elsewhere(); });

@@ -69,6 +69,8 @@ std::shared_ptr<Session> start_session(const JobScope& scope, FrontEndServices s
   Settings settings = read_settings(process_environment);
   settings.device.library_folders = std::move(services.library_folders);
   settings.device.free_memory = std::move(services.free_gpu_memory);
+  if (services.main_thread)
+    settings.stalls.where = [stack = *services.main_thread](Duration at_most) { return stack.read(at_most); };
   if (settings.device.cache_folder.empty()) settings.device.cache_folder = usual_cache_folder();
   auto transport = open_transport(settings, process_environment, scope, shutdown_default_session);
   configure_log(settings.log_level, transport->topology().rank());

@@ -2,19 +2,22 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "api/session.h"
+#include "base/thread_stack.h"
 #include "transport/mpi_module.h"
 
 namespace hora {
 
-/// What a front end knows of tensors on GPUs.
+/// What a front end knows of its language.
 struct FrontEndServices {
   std::vector<std::string> library_folders;  ///< where packages keep the libraries that they need
   std::function<void()>
       free_gpu_memory;  ///< asks the framework to give unused memory back; called within `submit`
+  std::optional<ThreadStack> main_thread;  ///< to tell others what this rank is doing
 };
 
 /// The one session that the front ends of a process share; the only mutable state of the process that is

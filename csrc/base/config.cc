@@ -57,6 +57,10 @@ bool parse_flag(std::string_view value) {
   throw std::invalid_argument("not a flag");
 }
 
+Duration parse_seconds(std::string_view value, std::uint64_t least) {
+  return std::chrono::seconds(parse_number(value, least, 1'000'000));
+}
+
 constexpr std::uint64_t kTebi = std::uint64_t{1} << 40;
 
 const std::vector<SettingInfo>& table() {
@@ -148,9 +152,7 @@ const std::vector<SettingInfo>& table() {
       {"HORA_DEVICE_TIMEOUT", "600", "1 to 10^6 seconds",
        "How long a GPU may be at one batch, and NCCL at one call, before the job fails with the name of the "
        "tensor.",
-       [](Settings& s, std::string_view v) {
-         s.device.timeout = std::chrono::seconds(parse_number(v, 1, 1'000'000));
-       }},
+       [](Settings& s, std::string_view v) { s.device.timeout = parse_seconds(v, 1); }},
       {"HORA_NCCL_BLOCKING", "false", "true or false",
        "Lets NCCL wait inside of its calls, for comparison. A rank that fails is then noticed later.",
        [](Settings& s, std::string_view v) { s.device.blocking = parse_flag(v); }},
@@ -159,6 +161,17 @@ const std::vector<SettingInfo>& table() {
        "what "
        "to do, so that a failure is raised where it belongs.",
        [](Settings& s, std::string_view v) { s.device.waits_on_host = parse_flag(v); }},
+      {"HORA_STALL_WARNING_SECONDS", "60", "0 to 10^6 seconds",
+       "After so long, and again every time as long, rank 0 tells which calls wait, for which ranks, and "
+       "what "
+       "these are doing; 0 never.",
+       [](Settings& s, std::string_view v) { s.stalls.warning = parse_seconds(v, 0); },
+       "HOROVOD_STALL_CHECK_TIME_SECONDS"},
+      {"HORA_STALL_ABORT_SECONDS", "0", "0 to 10^6 seconds",
+       "After so long the job fails with the names of the calls and of the ranks that have not made them; 0 "
+       "never.",
+       [](Settings& s, std::string_view v) { s.stalls.abort = parse_seconds(v, 0); },
+       "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"},
       {"HORA_LOG_LEVEL", "warning", "trace, debug, info, warning, error or off", "What is written to stderr.",
        [](Settings& s, std::string_view v) { s.log_level = parse_log_level(v); }, "HOROVOD_LOG_LEVEL"},
   };

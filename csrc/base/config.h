@@ -33,6 +33,13 @@ struct DeviceSettings {
   std::function<void()> free_memory = {};  ///< asks the framework to give unused memory of the device back
 };
 
+/// What is told of calls that some ranks do not make.
+struct StallSettings {
+  Duration warning = std::chrono::seconds(60);              ///< zero: never
+  Duration abort{};                                         ///< zero: never
+  std::function<std::string(Duration at_most)> where = {};  ///< the stack of the main thread
+};
+
 /// Every setting of the library, read once when a session starts. Defaults are the member initialisers.
 struct Settings {
   std::uint64_t fusion_threshold = 32u << 20;
@@ -43,6 +50,7 @@ struct Settings {
   bool deterministic = false;
   RouteSettings route;
   DeviceSettings device;
+  StallSettings stalls;
   bool shared_memory = true;
   std::string shared_memory_directory;
   std::uint64_t shared_heap_bytes = std::uint64_t{32} << 30;

@@ -55,7 +55,8 @@ NegotiatorOptions negotiator_options(const Settings& settings, Transport& transp
       settings.joins_like_horovod,
       [&chooser](const Batch& batch) {
         return batch.signature().device == DeviceKind::kHost ? chooser.choose(batch) : Route();
-      }};
+      },
+      {settings.stalls.warning, settings.stalls.abort}};
 }
 
 /// This rank's place among those with which it exchanges messages.
@@ -77,6 +78,7 @@ Engine::Engine(std::unique_ptr<Transport> transport, const Settings& settings)
                 Negotiator(join_tree(*transport_), negotiator_options(settings, *transport_, route_chooser_)),
                 counters_),
       process_sets_(topology().size()),
+      stalls_(settings.stalls, topology().rank(), exchange_, process_sets_),
       reach_(*transport_),
       spins_(usable_cores() >= topology().local_size() ? kSpins : 0),
       thread_([this] { run(); }) {}
@@ -373,6 +375,7 @@ void Engine::keep_for_end(std::vector<Submission>& calls) {
 }
 
 void Engine::run_batch(const Batch& batch, std::vector<Submission>& calls) {
+  const AtBatch at(doing_, batch);
   const auto backend =
       std::ranges::find_if(backends_, [&](const auto& each) { return each->accepts(batch); });
   if (backend == backends_.end()) {
@@ -417,6 +420,9 @@ void Engine::look_around() {
   if (now - last_look_ < kLookAround) return;
   last_look_ = now;
   look_for_losses(now);
+  doing_.waits = !parked_.empty();
+  if (doing_.batch != nullptr && doing_.begun == TimePoint()) doing_.begun = now;
+  stalls_.look(now, doing_);
 }
 
 /// A rank that knows why it ends says so before; and after a departure ranks may end.
@@ -468,6 +474,7 @@ Rest Engine::rest() {
   if (uses_device_) watch_device(rest);
   // The others may not answer, and then the end must not be late.
   if (leaving_) rest.time = std::min<Duration>(rest.time, kLeavePause);
+  rest.time = std::min(rest.time, stalls_.pause(doing_));
   if (loss_) rest.time = std::min<Duration>(rest.time, kLookAround);
   return rest;
 }

@@ -20,6 +20,7 @@
 #include "engine/exchange.h"
 #include "engine/process_sets.h"
 #include "engine/rest.h"
+#include "engine/stall_watch.h"
 #include "engine/submissions.h"
 #include "transport/transport.h"
 
@@ -124,6 +125,7 @@ class Engine {
   Exchange exchange_;
   Submissions submissions_;
   ProcessSets process_sets_;
+  StallWatch stalls_;
   Reach reach_;
   std::unordered_map<std::int32_t, Placement> placements_;  // of the process sets that this rank is in
   const int spins_;
@@ -139,6 +141,7 @@ class Engine {
   TimePoint last_work_ = Clock::now();
   TimePoint last_call_;
   std::optional<Failure> broken_;  // found by a helping thread
+  Doing doing_;
   TimePoint last_look_;
   std::optional<Loss> loss_;
   TimePoint loss_found_;

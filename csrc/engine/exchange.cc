@@ -41,6 +41,26 @@ void Exchange::say_goodbye() {
   send_outputs();
 }
 
+void Exchange::pass_time(TimePoint now, bool waits) {
+  negotiator_.on_tick(now, waits);
+  send_outputs();
+}
+
+void Exchange::ask(const Question& question) {
+  negotiator_.ask(question);
+  send_outputs();
+}
+
+void Exchange::answer(const Answer& answer) {
+  negotiator_.on_answer(answer);
+  send_outputs();
+}
+
+void Exchange::tell_of(const LastingBatch& batch) {
+  negotiator_.on_lasting(batch);
+  send_outputs();
+}
+
 void Exchange::send_outputs() {
   Negotiator::Outputs outputs = negotiator_.take_outputs();
   for (Negotiator::Outgoing& outgoing : outputs.messages) {
@@ -54,6 +74,7 @@ void Exchange::send_outputs() {
     if (plan.departure) departure = std::move(plan.departure);
   }
   if (outputs.failure && !failure) failure = std::move(outputs.failure);
+  if (!outputs.stalls.is_empty()) stalls.add(std::move(outputs.stalls));
 }
 
 }  // namespace hora

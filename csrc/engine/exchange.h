@@ -29,10 +29,19 @@ class Exchange {
   /// Root: something is ready that waits for the device to get through with a batch.
   [[nodiscard]] bool holds_back() const { return negotiator_.holds_back(); }
 
+  void pass_time(TimePoint now, bool waits);
+  [[nodiscard]] Duration tick() const { return negotiator_.tick(); }
+  /// Whether calls are known here that are not agreed.
+  [[nodiscard]] bool is_waiting() const { return negotiator_.is_waiting(); }
+  void ask(const Question& question);
+  void answer(const Answer& answer);
+  void tell_of(const LastingBatch& batch);
+
   /// Agreed and not yet run, in order.
   std::deque<Batch> agreed;
   std::optional<Departure> departure;  ///< comes after all of `agreed`
   std::optional<Failure> failure;
+  Negotiator::Stalls stalls;  ///< that nobody has looked at
 
  private:
   void send_outputs();

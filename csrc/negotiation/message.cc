@@ -43,6 +43,20 @@ class IdReader {
   std::int64_t previous_ = 0;
 };
 
+void write_key(ByteWriter& out, const Key& key) {
+  out.text(key.name);
+  out.varint(key.number);
+  out.signed_varint(key.process_set);
+}
+
+Key read_key(ByteReader& in) {
+  Key key;
+  key.name = in.text();
+  key.number = in.varint();
+  key.process_set = static_cast<std::int32_t>(in.signed_varint());
+  return key;
+}
+
 void write_text_and_rank(ByteWriter& out, int rank, const std::string& text) {
   out.varint(static_cast<std::uint64_t>(rank));
   out.text(text);
@@ -223,22 +237,14 @@ int decode_join(std::span<const std::byte> message) {
 Bytes encode_waits(const std::vector<Key>& keys) {
   ByteWriter out = begin(MessageKind::kWait);
   out.varint(keys.size());
-  for (const Key& key : keys) {
-    out.text(key.name);
-    out.varint(key.number);
-    out.signed_varint(key.process_set);
-  }
+  for (const Key& key : keys) write_key(out, key);
   return out.take();
 }
 
 std::vector<Key> decode_waits(std::span<const std::byte> message) {
   ByteReader in = body(message, MessageKind::kWait);
   std::vector<Key> keys(in.length());
-  for (Key& key : keys) {
-    key.name = in.text();
-    key.number = in.varint();
-    key.process_set = static_cast<std::int32_t>(in.signed_varint());
-  }
+  for (Key& key : keys) key = read_key(in);
   return keys;
 }
 
@@ -268,6 +274,86 @@ Failure decode_failure(std::span<const std::byte> message) {
 
 Bytes encode_goodbye() {
   return begin(MessageKind::kGoodbye).take();
+}
+
+Bytes encode(const std::vector<StalledCall>& calls) {
+  ByteWriter out = begin(MessageKind::kStalled);
+  out.varint(calls.size());
+  for (const StalledCall& call : calls) {
+    write_key(out, call.key);
+    out.fixed(call.op);
+    out.varint(call.seconds);
+    call.made_by.write(out);
+  }
+  return out.take();
+}
+
+std::vector<StalledCall> decode_stalled(std::span<const std::byte> message) {
+  ByteReader in = body(message, MessageKind::kStalled);
+  std::vector<StalledCall> calls(in.length());
+  for (StalledCall& call : calls) {
+    call.key = read_key(in);
+    call.op = in.one_of<OpKind>(kOpNames.size());
+    call.seconds = in.varint();
+    call.made_by = RankSet::read(in);
+  }
+  return calls;
+}
+
+Bytes encode_heard() {
+  return begin(MessageKind::kHeard).take();
+}
+
+Bytes encode(const Question& question) {
+  ByteWriter out = begin(MessageKind::kQuestion);
+  out.varint(question.number);
+  question.ranks.write(out);
+  return out.take();
+}
+
+Question decode_question(std::span<const std::byte> message) {
+  ByteReader in = body(message, MessageKind::kQuestion);
+  const auto number = static_cast<std::uint32_t>(in.varint());
+  return {number, RankSet::read(in)};
+}
+
+Bytes encode(const Answer& answer) {
+  ByteWriter out = begin(MessageKind::kAnswer);
+  out.varint(answer.question);
+  out.varint(answer.batches);
+  out.fixed(answer.is_in_batch);
+  write_text_and_rank(out, answer.rank, answer.where);
+  return out.take();
+}
+
+Answer decode_answer(std::span<const std::byte> message) {
+  ByteReader in = body(message, MessageKind::kAnswer);
+  Answer answer;
+  answer.question = static_cast<std::uint32_t>(in.varint());
+  answer.batches = in.varint();
+  answer.is_in_batch = in.one_of<bool>(2);
+  answer.rank = static_cast<int>(in.varint());
+  answer.where = in.text();
+  return answer;
+}
+
+Bytes encode(const LastingBatch& batch) {
+  ByteWriter out = begin(MessageKind::kLasting);
+  out.varint(batch.number);
+  out.signed_varint(batch.process_set);
+  out.varint(batch.seconds);
+  out.text(batch.what);
+  return out.take();
+}
+
+LastingBatch decode_lasting(std::span<const std::byte> message) {
+  ByteReader in = body(message, MessageKind::kLasting);
+  LastingBatch batch;
+  batch.number = in.varint();
+  batch.process_set = static_cast<std::int32_t>(in.signed_varint());
+  batch.seconds = in.varint();
+  batch.what = in.text();
+  return batch;
 }
 
 }  // namespace hora

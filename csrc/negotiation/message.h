@@ -20,8 +20,13 @@ enum class MessageKind : std::uint8_t {
   kWait,      ///< to the parent: a thread waits for calls on devices
   kFailure,   ///< to all neighbours: the session is broken
   kGoodbye,   ///< last message on an edge
+  kStalled,   ///< to the parent: calls that not all ranks of the subtree have made for long
+  kHeard,     ///< to a child: the same has come
+  kQuestion,  ///< to the children: some ranks are asked what they are doing
+  kAnswer,    ///< to the parent: what a rank is doing
+  kLasting,   ///< to the parent: a batch that a rank has been at for long
 };
-inline constexpr std::size_t kMessageKinds = 7;
+inline constexpr std::size_t kMessageKinds = 12;
 
 /// One attribute set seen for a tensor, and the ranks that sent it.
 struct Variant {
@@ -42,6 +47,37 @@ struct Failure {
   std::string reason;
 };
 
+/// A call that not all ranks have made for long.
+struct StalledCall {
+  Key key;
+  OpKind op = OpKind::kAllreduce;
+  std::uint64_t seconds = 0;  ///< since a rank made it
+  RankSet made_by;            ///< in the subtree of the sender
+  RankSet missing;            ///< in no message: found by the root
+};
+
+/// Ranks are asked what they are doing.
+struct Question {
+  std::uint32_t number = 0;
+  RankSet ranks;
+};
+
+struct Answer {
+  std::uint32_t question = 0;
+  int rank = 0;
+  std::uint64_t batches = 0;  ///< that this rank has begun
+  bool is_in_batch = false;   ///< it is at the last of them
+  std::string where;          ///< the stack of its main thread; empty: not known
+};
+
+/// A batch that a rank has been at for long.
+struct LastingBatch {
+  std::uint64_t number = 0;
+  std::int32_t process_set = kGlobalSet;
+  std::uint64_t seconds = 0;
+  std::string what;  ///< "allreduce 'x'"
+};
+
 [[nodiscard]] MessageKind kind_of(std::span<const std::byte> message);
 
 [[nodiscard]] Bytes encode(const std::vector<Announcement>& announcements);
@@ -52,6 +88,11 @@ struct Failure {
 [[nodiscard]] Bytes encode(const Departure& departure);
 [[nodiscard]] Bytes encode(const Failure& failure);
 [[nodiscard]] Bytes encode_goodbye();
+[[nodiscard]] Bytes encode(const std::vector<StalledCall>& calls);
+[[nodiscard]] Bytes encode_heard();
+[[nodiscard]] Bytes encode(const Question& question);
+[[nodiscard]] Bytes encode(const Answer& answer);
+[[nodiscard]] Bytes encode(const LastingBatch& batch);
 
 [[nodiscard]] std::vector<Announcement> decode_announcements(std::span<const std::byte> message,
                                                              const Cache& cache);
@@ -61,5 +102,9 @@ struct Failure {
 [[nodiscard]] std::vector<Key> decode_waits(std::span<const std::byte> message);
 [[nodiscard]] Departure decode_departure(std::span<const std::byte> message);
 [[nodiscard]] Failure decode_failure(std::span<const std::byte> message);
+[[nodiscard]] std::vector<StalledCall> decode_stalled(std::span<const std::byte> message);
+[[nodiscard]] Question decode_question(std::span<const std::byte> message);
+[[nodiscard]] Answer decode_answer(std::span<const std::byte> message);
+[[nodiscard]] LastingBatch decode_lasting(std::span<const std::byte> message);
 
 }  // namespace hora

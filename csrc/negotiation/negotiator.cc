@@ -135,6 +135,18 @@ void Negotiator::on_message(int peer, std::span<const std::byte> message) {
     case MessageKind::kGoodbye:
       ++goodbyes_;
       return;
+    case MessageKind::kStalled:
+      outputs_.messages.push_back({peer, encode_heard()});
+      return take_report(child_number(peer), decode_stalled(message));
+    case MessageKind::kHeard:
+      asked_parent_ = {};
+      return;
+    case MessageKind::kQuestion:
+      return relay(decode_question(message));
+    case MessageKind::kAnswer:
+      return on_answer(decode_answer(message));
+    case MessageKind::kLasting:
+      return on_lasting(decode_lasting(message));
   }
   raise(ErrorKind::kSessionFailed, "unknown control message from rank {}", peer);
 }
@@ -174,11 +186,13 @@ void Negotiator::finish(PendingCalls::iterator call) {
   auto node = pending_.extract(call);
   Pending& pending = node.mapped();
   complete(node.key(), pending);
+  if (!reported_.empty()) reported_.erase(node.key());
   if (spare_.size() >= kMostSpare) return;
   pending.seen.clear();
   pending.heard.clear();
   pending.contributors = 0;
   pending.is_waited_for = false;
+  pending.since = {};
   pending.partial.clear();
   spare_.push_back(std::move(node));
 }
@@ -212,6 +226,9 @@ void Negotiator::receive(Source child, const Announcement& announcement) {
 
 void Negotiator::count_contribution(const Key& key, Pending& pending, Source source, int contributors) {
   pending.heard.push_back(source);
+  if (!reported_.empty()) {
+    if (const auto known = reported_.find(key); known != reported_.end()) known->second.made_by.erase(source);
+  }
   pending.contributors += contributors;
   if (is_complete(key, pending)) finish(pending_.find(key));
 }
@@ -461,6 +478,7 @@ void Negotiator::pass_plan(Plan plan, const Bytes& encoded) {
     if (members.below(child) > 0) outputs_.messages.push_back({tree_.children()[child], encoded});
   }
   if (plan.departure) closed_ = true;
+  joined_since_ = {};
   for (const Batch& batch : plan.batches) apply_set_change(batch);
   if (members.has_self()) outputs_.plans.push_back(std::move(plan));
 }
@@ -502,7 +520,8 @@ void Negotiator::send_announcements() {
 
 Negotiator::Outputs Negotiator::take_outputs() {
   send_announcements();
-  if (outputs_.messages.empty() && outputs_.plans.empty() && !outputs_.failure) return {};
+  if (outputs_.messages.empty() && outputs_.plans.empty() && !outputs_.failure && outputs_.stalls.is_empty())
+    return {};
   return std::exchange(outputs_, {});
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "core/batch.h"
 #include "negotiation/cache.h"
 #include "negotiation/fusion.h"
@@ -18,12 +19,19 @@
 
 namespace hora {
 
+/// When it is told that something stands still. Zero: never.
+struct StallTimes {
+  Duration warning{};  ///< and again after as much time
+  Duration abort{};
+};
+
 struct NegotiatorOptions {
   FusionOptions fusion;
   std::uint64_t cache_capacity = 0;
   bool joins_like_horovod = false;  ///< see the setting HORA_JOIN_RULE
   /// How a batch moves its data inside a host; asked at the root.
   std::function<Route(const Batch& batch)> choose_route = [](const Batch&) { return Route{}; };
+  StallTimes stalls = {};
 };
 
 /// Agreement as a state machine: announcements in, one sequence of batches out, the same on every rank.
@@ -39,6 +47,9 @@ struct NegotiatorOptions {
 /// and its plans go down only the branches with members. All sets share one sequence, so ranks of several
 /// sets can never wait for each other in a circle. A rank that has joined counts as having announced every
 /// tensor of the global set; a batch says how many ranks contribute to it.
+///
+/// What stands still is told upwards: a node that has waited too long for some ranks of its subtree passes on
+/// which have made the call, and the root knows who is missing. It can ask ranks what they are doing.
 ///
 /// No threads, no clock, no I/O: call `on_*`, then send and run what `take_outputs` returns.
 class Negotiator {
@@ -73,6 +84,17 @@ class Negotiator {
   /// Root only: whether something is ready and only held back.
   [[nodiscard]] bool holds_back() const { return !closed_ && !ready_.empty(); }
 
+  /// Time passes; `waits`: calls of this rank have not been agreed. Called every `tick` while any call is
+  /// under way.
+  void on_tick(TimePoint now, bool waits);
+  [[nodiscard]] Duration tick() const;
+  [[nodiscard]] bool is_waiting() const { return !pending_.empty() || !joined_.empty(); }
+  /// Root only: asks ranks what they are doing.
+  void ask(const Question& question);
+  void on_answer(const Answer& answer);
+  /// This rank has been at a batch for long.
+  void on_lasting(const LastingBatch& batch);
+
   /// Tells the neighbours that nothing more will come; only after the plan with a departure came out.
   void say_goodbye();
   /// Whether every neighbour has said goodbye.
@@ -82,10 +104,24 @@ class Negotiator {
     int peer;
     Bytes message;
   };
+  /// What stands still, as far as this rank has to do with it.
+  struct Stalls {
+    std::vector<StalledCall> calls;     ///< root: to be told now
+    bool is_over = false;               ///< root: the time after which the job fails has passed
+    std::vector<LastingBatch> batches;  ///< root
+    std::vector<Answer> answers;        ///< root
+    std::optional<Question> question;   ///< this rank is asked
+    std::optional<int> silent_parent;   ///< does not answer
+    void add(Stalls&& more);
+    [[nodiscard]] bool is_empty() const {
+      return calls.empty() && batches.empty() && answers.empty() && !question && !silent_parent;
+    }
+  };
   struct Outputs {
     std::vector<Outgoing> messages;
     std::vector<Plan> plans;
     std::optional<Failure> failure;
+    Stalls stalls;
   };
   [[nodiscard]] Outputs take_outputs();
 
@@ -111,6 +147,7 @@ class Negotiator {
     std::vector<Source> heard;
     int contributors = 0;
     bool is_waited_for = false;
+    TimePoint since;                              ///< a tick after the first contribution
     std::unordered_map<Source, RankSet> partial;  ///< what only some ranks of a source have announced
   };
 
@@ -136,6 +173,21 @@ class Negotiator {
   [[nodiscard]] RankSet ranks_of(Source source, const Pending& pending, const Members& members) const;
   [[nodiscard]] RankSet contributors_of(const Key& key, const Pending& pending) const;
   [[nodiscard]] std::vector<int> absent_from(const Key& key, const Pending& pending) const;
+
+  /// What children have told of a call that not all of their ranks have made.
+  struct Reported {
+    OpKind op;
+    std::uint64_t seconds;
+    std::unordered_map<Source, RankSet> made_by;
+  };
+  [[nodiscard]] std::vector<StalledCall> find_stalled(TimePoint now);
+  void add_reported(std::vector<StalledCall>& calls) const;
+  void add_join(std::vector<StalledCall>& calls, TimePoint now);
+  void tell_parent(std::vector<StalledCall> calls, TimePoint now, bool waits);
+  void tell_at_root(std::vector<StalledCall> calls, TimePoint now);
+  void take_report(Source child, const std::vector<StalledCall>& calls);
+  void relay(const Question& question);
+  [[nodiscard]] Duration patience() const;
 
   [[nodiscard]] bool holds_devices_back(std::size_t unfinished) const;
   void plan_set(std::int32_t process_set, std::vector<ReadyCall> ready, std::vector<Batch> errors);
@@ -167,6 +219,14 @@ class Negotiator {
   bool closed_ = false;                 // a departure or a failure has passed
   bool failed_ = false;                 // a failure has passed
   std::size_t goodbyes_ = 0;
+  std::unordered_map<Key, Reported> reported_;
+  bool has_new_reports_ = false;
+  TimePoint waits_since_;   // calls of this rank
+  TimePoint joined_since_;  // or since the last plan
+  TimePoint next_report_;
+  TimePoint asked_parent_;  // and not been answered yet
+  TimePoint first_stall_;   // root: since the last notice
+  TimePoint next_notice_;   // root
   Outputs outputs_;
 };
 

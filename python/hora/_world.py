@@ -9,6 +9,7 @@ from typing import Any
 from hora import _core
 from hora._exit import process_exit
 from hora._libraries import free_gpu_memory, library_folders
+from hora._main_thread import main_thread
 from hora._objects import allgather_object
 from hora.process_sets import ProcessSet, add_process_set, forget_process_sets, global_process_set
 
@@ -68,7 +69,7 @@ def init(comm: Any = None, process_sets: str | Iterable[ProcessSet | Iterable[in
     if is_start:
         forget_process_sets()
     process_exit.arm()
-    _core.init(*scope_of(comm), library_folders(), free_gpu_memory)
+    _core.init(*scope_of(comm), library_folders(), free_gpu_memory, main_thread())
     process_exit.started()
     if is_start:
         count_start()

@@ -1,0 +1,195 @@
+#include "engine/stall_watch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "core/rank_set.h"
+
+namespace hora {
+namespace {
+
+// How long the ranks that are asked may take to answer, and the main thread of one of them.
+constexpr auto kAnswerTime = std::chrono::seconds(1);
+constexpr auto kStackTime = std::chrono::milliseconds(100);
+// So many ranks are asked and described.
+constexpr std::size_t kMostAsked = 64;
+constexpr std::size_t kMostDescribed = 8;
+
+std::string ranks_text(const RankSet& ranks) {
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", ranks.to_string());
+}
+
+std::string call_text(const StalledCall& call) {
+  if (call.op == OpKind::kJoin) return "join";
+  return fmt::format("{} {}", name(call.op), call.key.to_string());
+}
+
+std::string indented(const std::string& text) {
+  std::string result;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    result += "\n    " + text.substr(begin, end - begin);
+    begin = end + 1;
+  }
+  return result;
+}
+
+std::uint64_t seconds_of(Duration duration) {
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::seconds>(duration).count());
+}
+
+}  // namespace
+
+StallWatch::StallWatch(const StallSettings& settings, int rank, Exchange& exchange,
+                       const ProcessSets& process_sets)
+    : settings_(settings), rank_(rank), exchange_(exchange), process_sets_(process_sets) {}
+
+Duration StallWatch::pause(const Doing& doing) const {
+  if (settings_.warning == Duration::zero() && settings_.abort == Duration::zero()) return Duration::max();
+  return notice_ || doing.waits || doing.batch != nullptr || exchange_.is_waiting() ? exchange_.tick() : Duration::max();
+}
+
+void StallWatch::look(TimePoint now, const Doing& doing) {
+  if (now >= next_tick_ && pause(doing) != Duration::max()) {
+    next_tick_ = now + exchange_.tick();
+    exchange_.pass_time(now, doing.waits);
+    tell_of_batch(now, doing);
+  }
+  if (exchange_.stalls.is_empty() && !notice_) return;
+  Negotiator::Stalls stalls = std::exchange(exchange_.stalls, {});
+  if (stalls.question) answer(*stalls.question, doing);
+  if (stalls.silent_parent) {
+    tell_of_parent(now, *stalls.silent_parent);
+  } else if (!doing.waits) {
+    parent_silent_since_ = {};
+  }
+  if (!notice_ && (!stalls.calls.empty() || !stalls.batches.empty())) begin_notice(now, stalls);
+  if (!notice_) return;
+  for (Answer& each : stalls.answers) {
+    if (each.question == questions_) notice_->answers[each.rank] = std::move(each);
+  }
+  if (notice_->answers.size() == notice_->asked.size() || now >= notice_->deadline) end_notice();
+}
+
+/// All its members tell; the root heeds the first.
+void StallWatch::tell_of_batch(TimePoint now, const Doing& doing) {
+  if (doing.batch == nullptr || now < next_batch_report_) return;
+  const Duration patience = settings_.warning == Duration::zero() ? settings_.abort : settings_.warning;
+  if (now - doing.begun < patience) return;
+  next_batch_report_ = now + patience;
+  const Batch& batch = *doing.batch;
+  const BatchEntry& first = batch.entries.front();
+  std::string what = fmt::format("{} {}", name(batch.signature().op), first.key.to_string());
+  if (batch.entries.size() > 1) what += fmt::format(" and {} more", batch.entries.size() - 1);
+  exchange_.tell_of({batch.number, batch.process_set(), seconds_of(now - doing.begun), std::move(what)});
+}
+
+void StallWatch::answer(const Question& question, const Doing& doing) {
+  exchange_.answer({question.number, rank_, doing.batches, doing.batch != nullptr,
+                    settings_.where ? settings_.where(kStackTime) : std::string()});
+}
+
+void StallWatch::begin_notice(TimePoint now, Negotiator::Stalls& stalls) {
+  Notice notice{std::move(stalls.calls), {}, stalls.is_over, {}, {}, now + kAnswerTime};
+  for (LastingBatch& batch : stalls.batches) {
+    if (now < next_batch_notice_ && !is_over(batch.seconds)) continue;
+    if (std::ranges::find(notice.batches, batch.number, &LastingBatch::number) != notice.batches.end())
+      continue;
+    notice.is_over = notice.is_over || is_over(batch.seconds);
+    notice.batches.push_back(std::move(batch));
+  }
+  if (notice.calls.empty() && notice.batches.empty()) return;
+  if (!notice.batches.empty()) next_batch_notice_ = now + settings_.warning;
+  notice.asked = suspects(notice);
+  notice_ = std::move(notice);
+  exchange_.ask({++questions_, RankSet(notice_->asked)});
+}
+
+bool StallWatch::is_over(std::uint64_t seconds) const {
+  return settings_.abort != Duration::zero() && std::chrono::seconds(seconds) >= settings_.abort;
+}
+
+std::vector<int> StallWatch::suspects(const Notice& notice) const {
+  RankSet ranks;
+  for (const StalledCall& call : notice.calls) ranks.merge(call.missing);
+  for (const LastingBatch& batch : notice.batches) {
+    if (const RankList members = process_sets_.find(batch.process_set)) ranks.merge(RankSet(*members));
+  }
+  std::vector<int> all = ranks.to_vector();
+  if (all.size() > kMostAsked) all.resize(kMostAsked);
+  return all;
+}
+
+void StallWatch::end_notice() {
+  const Notice notice = std::exchange(notice_, std::nullopt).value();
+  const std::string text = text_of(notice);
+  log_warning(text);
+  if (!notice.is_over) return;
+  for (const StalledCall& call : notice.calls) {
+    if (!is_over(call.seconds)) continue;
+    fail(call.missing.lowest(), fmt::format("stalled: {} has waited for {} for {} s", call_text(call),
+                                            ranks_text(call.missing), call.seconds));
+  }
+  std::vector<int> silent = notice.asked;
+  std::erase_if(silent, [&](int rank) { return notice.answers.contains(rank); });
+  fail(silent.empty() ? rank_ : silent.front(),
+       fmt::format("stalled: {} has not ended for {} s", notice.batches.front().what,
+                   notice.batches.front().seconds));
+}
+
+std::string StallWatch::text_of(const Notice& notice) const {
+  std::string text = "stalled:";
+  for (const StalledCall& call : notice.calls) {
+    text += fmt::format("\n  {} has waited {} s for {}; made by {}", call_text(call), call.seconds,
+                        ranks_text(call.missing), ranks_text(call.made_by));
+  }
+  for (const LastingBatch& batch : notice.batches)
+    text += fmt::format("\n  {} was agreed {} s ago and has not ended", batch.what, batch.seconds);
+  std::size_t described = 0;
+  for (const int rank : notice.asked) {
+    const std::string line = text_of_rank(rank, notice);
+    if (!line.empty() && described++ < kMostDescribed) text += "\n  " + line;
+  }
+  if (described > kMostDescribed) text += fmt::format("\n  and {} more ranks", described - kMostDescribed);
+  return text;
+}
+
+/// Empty for a rank that only waits for the others.
+std::string StallWatch::text_of_rank(int rank, const Notice& notice) {
+  const auto found = notice.answers.find(rank);
+  if (found == notice.answers.end())
+    return fmt::format("rank {} does not answer: its process is stopped, or its host does not run it", rank);
+  const Answer& answer = found->second;
+  const auto misses = [rank](const StalledCall& call) { return call.missing.contains(rank); };
+  const auto is_behind = [&](const LastingBatch& batch) { return answer.batches <= batch.number; };
+  if (std::ranges::none_of(notice.calls, misses) && std::ranges::none_of(notice.batches, is_behind))
+    return {};
+  return fmt::format("rank {} is{} at{}", rank,
+                     answer.is_in_batch ? " in another batch, and its program" : "",
+                     answer.where.empty() ? ": not known" : indented(answer.where));
+}
+
+/// The root may be the one that is stopped; so this is told by whom it concerns.
+void StallWatch::tell_of_parent(TimePoint now, int parent) {
+  if (parent_silent_since_ == TimePoint()) parent_silent_since_ = now;
+  const std::uint64_t seconds = seconds_of(now - parent_silent_since_);
+  const std::string text = fmt::format(
+      "stalled: rank {}, through which this rank agrees with the others, does not answer: its process is "
+      "stopped, or its host does not run it",
+      parent);
+  if (settings_.abort != Duration::zero() && std::chrono::seconds(seconds) >= settings_.abort)
+    fail(parent, text);
+  log_warning(text);
+}
+
+void StallWatch::fail(int rank, const std::string& reason) {
+  exchange_.failure = Failure{rank, reason};
+  raise(ErrorKind::kSessionFailed, "{}", reason);
+}
+
+}  // namespace hora

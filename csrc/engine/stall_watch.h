@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/config.h"
+#include "core/batch.h"
+#include "engine/exchange.h"
+#include "engine/process_sets.h"
+
+namespace hora {
+
+/// What this rank is doing, for others that wait.
+struct Doing {
+  bool waits = false;            ///< calls of this rank have not been agreed
+  std::uint64_t batches = 0;     ///< begun: one more than the number of the last
+  const Batch* batch = nullptr;  ///< the one that it is at
+  TimePoint begun;               ///< about
+};
+
+/// While it lives, this rank is at a batch.
+class AtBatch {
+ public:
+  AtBatch(Doing& doing, const Batch& batch) : doing_(doing) {
+    doing_.batch = &batch;
+    doing_.batches = batch.number + 1;
+    doing_.begun = {};
+  }
+  ~AtBatch() { doing_.batch = nullptr; }
+  AtBatch(const AtBatch&) = delete;
+  AtBatch& operator=(const AtBatch&) = delete;
+
+ private:
+  Doing& doing_;
+};
+
+/// Finds out why nothing happens and says so: passes time to the negotiator, tells of batches that do not
+/// end, answers what other ranks ask and, at the root, asks, and writes one notice in each interval.
+class StallWatch {
+ public:
+  StallWatch(const StallSettings& settings, int rank, Exchange& exchange, const ProcessSets& process_sets);
+
+  /// To be called every now and then while nothing happens. Throws Error(kSessionFailed), with the failure
+  /// left in the exchange, when the time after which the job fails is over.
+  void look(TimePoint now, const Doing& doing);
+  /// How long nothing needs to be looked at, at most.
+  [[nodiscard]] Duration pause(const Doing& doing) const;
+
+ private:
+  /// Root: what will be told when the ranks that were asked have answered, or it is too late.
+  struct Notice {
+    std::vector<StalledCall> calls;
+    std::vector<LastingBatch> batches;
+    bool is_over = false;
+    std::vector<int> asked;
+    std::map<int, Answer> answers;
+    TimePoint deadline;
+  };
+
+  void tell_of_batch(TimePoint now, const Doing& doing);
+  void answer(const Question& question, const Doing& doing);
+  void begin_notice(TimePoint now, Negotiator::Stalls& stalls);
+  void end_notice();
+  void tell_of_parent(TimePoint now, int parent);
+  [[noreturn]] void fail(int rank, const std::string& reason);
+  [[nodiscard]] bool is_over(std::uint64_t seconds) const;
+  [[nodiscard]] std::vector<int> suspects(const Notice& notice) const;
+  [[nodiscard]] std::string text_of(const Notice& notice) const;
+  [[nodiscard]] static std::string text_of_rank(int rank, const Notice& notice);
+
+  const StallSettings settings_;
+  const int rank_;
+  Exchange& exchange_;
+  const ProcessSets& process_sets_;
+  TimePoint next_tick_;
+  TimePoint next_batch_report_;
+  TimePoint next_batch_notice_;
+  TimePoint parent_silent_since_;
+  std::uint32_t questions_ = 0;
+  std::optional<Notice> notice_;
+};
+
+}  // namespace hora
