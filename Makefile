@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 PYTHON_IN_VENV := .venv/bin/python
 
-.PHONY: help setup demo test lint bench targets cpp-test asan tsan arm64 clean
+.PHONY: help setup demo test lint bench targets cpp-test asan tsan fuzz arm64 clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -42,6 +42,10 @@ asan: ## the C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
 tsan: ## the C++ tests under ThreadSanitizer
 	@scripts/setup.sh test
 	@cmake --workflow --preset tsan
+
+fuzz: ## every reader of bytes from outside, two minutes each, under libFuzzer
+	@scripts/setup.sh test
+	@HORA_FUZZ_SECONDS=120 $(PYTHON_IN_VENV) -m pytest -q tests/fuzz
 
 arm64: ## the C++ tests of vector kernels, cross-compiled, under QEMU
 	@scripts/arm64.sh

@@ -98,10 +98,19 @@ install_hora() {
 # Ninja knows best what is current; asking it costs a fraction of a second.
 build_cpp() {
     case "$1" in
-        test) cache_says HORA_BUILD_TESTS || cmake --preset dev ;;
+        test)
+            cache_says HORA_BUILD_TESTS || cmake --preset dev
+            build_fuzzers || echo "the fuzzers could not be built; their tests say why"
+            ;;
         bench) cache_says HORA_BUILD_BENCHMARKS || cmake -B build/dev -DHORA_BUILD_BENCHMARKS=ON ;;
     esac
     cmake --build build/dev
+}
+
+build_fuzzers() {
+    command -v clang++ >/dev/null || return 0
+    [[ -f build/fuzz/CMakeCache.txt ]] || cmake --preset fuzz || return
+    cmake --build --preset fuzz
 }
 
 cache_says() {

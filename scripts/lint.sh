@@ -12,7 +12,7 @@ check() {
     "$@" || failed+=("$name")
 }
 
-mapfile -t cpp < <(find csrc bindings tests/cpp tests/gpu tests/stand_ins benchmarks/cpp examples/cpp -name '*.cc' -o -name '*.[ch]' | sort)
+mapfile -t cpp < <(find csrc bindings tests/cpp tests/gpu tests/stand_ins tests/fuzz benchmarks/cpp examples/cpp -name '*.cc' -o -name '*.[ch]' | sort)
 if [[ "${1:-}" == --fix ]]; then
     "$bin/clang-format" -i "${cpp[@]}"
     "$bin/ruff" check --fix --quiet .

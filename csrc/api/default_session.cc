@@ -7,6 +7,7 @@
 #include <mutex>
 #include <utility>
 
+#include "api/banner.h"
 #include "backends/cuda/cuda_library.h"
 #include "backends/nccl/nccl_library.h"
 #include "base/error.h"
@@ -65,6 +66,16 @@ void close_in_forked_children() {
   static_cast<void>(registered);
 }
 
+void show_banner(const Session& session) {
+  const Topology& topology = session.topology();
+  if (topology.size() == 1) return;
+  static std::once_flag shown;
+  std::call_once(shown, [&] {
+    print_line(banner(topology, session.transport_name(), launcher_variable(process_environment)), 0,
+               topology.size());
+  });
+}
+
 std::shared_ptr<Session> start_session(const JobScope& scope, FrontEndServices services) {
   Settings settings = read_settings(process_environment);
   settings.device.library_folders = std::move(services.library_folders);
@@ -73,11 +84,14 @@ std::shared_ptr<Session> start_session(const JobScope& scope, FrontEndServices s
     settings.stalls.where = [stack = *services.main_thread](Duration at_most) { return stack.read(at_most); };
   if (settings.device.cache_folder.empty()) settings.device.cache_folder = usual_cache_folder();
   auto transport = open_transport(settings, process_environment, scope, shutdown_default_session);
-  configure_log(settings.log_level, transport->topology().rank());
-  if (transport->topology().rank() == 0) tell_horovod_variables();
+  const int rank = transport->topology().rank();
+  configure_log(settings.log_level, rank, transport->topology().size());
+  if (rank == 0) tell_horovod_variables();
   if (const HostMemory* const memory = transport->host_memory())
     note_last_signal(&memory->board(memory->rank()).signal.value);
-  return std::make_shared<Session>(std::move(transport), settings);
+  auto session = std::make_shared<Session>(std::move(transport), settings);
+  if (settings.banner && rank == 0) show_banner(*session);
+  return session;
 }
 
 }  // namespace

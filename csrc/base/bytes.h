@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -7,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/exception.h"
@@ -100,6 +102,23 @@ class ByteReader {
     return static_cast<std::int64_t>((coded >> 1) ^ (~(coded & 1) + 1));
   }
 
+  /// A number, written as a varint, that is not above `highest`.
+  template <std::integral T>
+  [[nodiscard]] T up_to(T highest) {
+    const std::uint64_t value = varint();
+    if (std::cmp_greater(value, highest))
+      fail(std::to_string(value) + " is above " + std::to_string(highest));
+    return static_cast<T>(value);
+  }
+
+  /// A number, written as a signed varint, that fits into the type.
+  template <std::signed_integral T>
+  [[nodiscard]] T signed_number() {
+    const std::int64_t value = signed_varint();
+    if (!std::in_range<T>(value)) fail(std::to_string(value) + " is out of range");
+    return static_cast<T>(value);
+  }
+
   /// A length that some container will be sized by: at least one byte per element must still be there.
   [[nodiscard]] std::size_t length() {
     const std::uint64_t value = varint();
@@ -115,16 +134,22 @@ class ByteReader {
 
   [[nodiscard]] bool empty() const { return bytes_.empty(); }
 
+  /// Nothing may be left.
+  void end() const {
+    if (!empty()) fail(std::to_string(bytes_.size()) + " bytes too many");
+  }
+
+  /// For what is read well and cannot be meant.
+  [[noreturn]] static void fail(const std::string& what) {
+    throw Error(ErrorKind::kSessionFailed, "damaged message: " + what);
+  }
+
  private:
   std::span<const std::byte> take(std::size_t count) {
     if (count > bytes_.size()) fail(std::to_string(count - bytes_.size()) + " bytes missing");
     const auto taken = bytes_.first(count);
     bytes_ = bytes_.subspan(count);
     return taken;
-  }
-
-  [[noreturn]] static void fail(const std::string& what) {
-    throw Error(ErrorKind::kSessionFailed, "damaged message: " + what);
   }
 
   std::span<const std::byte> bytes_;

@@ -1,11 +1,14 @@
 #include "base/config.h"
 
+#include <fmt/format.h>
+
 #include <charconv>
 #include <cstdlib>
 #include <stdexcept>
 #include <utility>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace hora {
 namespace {
@@ -61,35 +64,65 @@ Duration parse_seconds(std::string_view value, std::uint64_t least) {
   return std::chrono::seconds(parse_number(value, least, 1'000'000));
 }
 
+std::string show_choice(std::optional<bool> value, std::string_view yes, std::string_view no) {
+  return std::string(!value ? "auto" : *value ? yes : no);
+}
+
+std::string show_seconds(Duration value) {
+  return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(value).count());
+}
+
+std::string show_flag(bool value) {
+  return value ? "true" : "false";
+}
+
 constexpr std::uint64_t kTebi = std::uint64_t{1} << 40;
 
 const std::vector<SettingInfo>& table() {
   static const std::vector<SettingInfo> rows{
       {"HORA_FUSION_THRESHOLD", "33554432", "0 to 2^40 bytes",
-       "Tensors that are ready together travel in one batch up to this size; 0 sends each alone.",
+       "Tensors that are ready together travel in one batch up to this size; 0 sends each alone. The same on "
+       "all ranks.",
        [](Settings& s, std::string_view v) { s.fusion_threshold = parse_number(v, 0, kTebi); },
-       "HOROVOD_FUSION_THRESHOLD"},
+       "HOROVOD_FUSION_THRESHOLD", [](const Settings& s) { return fmt::to_string(s.fusion_threshold); }},
       {"HORA_CACHE_CAPACITY", "65536", "0 to 2^31 names",
        "So many tensors get a small id after their first use; further ones announce their full description "
-       "each time.",
+       "each time. The same on all ranks.",
        [](Settings& s, std::string_view v) { s.cache_capacity = parse_number(v, 0, std::uint64_t{1} << 31); },
-       "HOROVOD_CACHE_CAPACITY"},
-      {"HORA_PIECE_BYTES", "67108864", "1 to 2^30 bytes",
-       "Largest single message between two ranks; longer ones are cut.",
-       [](Settings& s, std::string_view v) { s.piece_bytes = parse_number(v, 1, std::uint64_t{1} << 30); }},
-      {"HORA_HOST_SPLIT", "", "ranks per host, such as 3,2; their sum is the number of ranks",
-       "Pretends that the ranks are spread over hosts of these sizes, to test code for several hosts on one.",
-       [](Settings& s, std::string_view v) { s.host_split = parse_host_split(v); }},
-      {"HORA_JOIN_RULE", "contributors", "contributors or horovod",
+       "HOROVOD_CACHE_CAPACITY", [](const Settings& s) { return fmt::to_string(s.cache_capacity); }},
+      {"HORA_PIECE_BYTES",
+       "67108864",
+       "1 to 2^30 bytes",
+       "Largest single message between two ranks; longer ones are cut. The same on all ranks.",
+       [](Settings& s, std::string_view v) { s.piece_bytes = parse_number(v, 1, std::uint64_t{1} << 30); },
+       {},
+       [](const Settings& s) { return fmt::to_string(s.piece_bytes); }},
+      {"HORA_HOST_SPLIT",
+       "",
+       "ranks per host, such as 3,2; their sum is the number of ranks",
+       "Pretends that the ranks are spread over hosts of these sizes, to test code for several hosts on one. "
+       "The same on "
+       "all ranks.",
+       [](Settings& s, std::string_view v) { s.host_split = parse_host_split(v); },
+       {},
+       [](const Settings& s) { return join(s.host_split, ","); }},
+      {"HORA_JOIN_RULE",
+       "contributors",
+       "contributors or horovod",
        "What happens while ranks have joined. contributors: Average divides by the ranks that contribute, "
        "and every collective goes on. horovod: it divides by all ranks, and only allreduce and barrier go "
-       "on. Rank 0 decides for all.",
-       [](Settings& s, std::string_view v) { s.joins_like_horovod = parse_join_rule(v); }},
-      {"HORA_SHARED_MEMORY", "true", "true or false",
-       "Ranks of one host talk through shared memory; without it, everything goes over MPI. The lowest rank "
-       "of a "
-       "host decides for it.",
-       [](Settings& s, std::string_view v) { s.shared_memory = parse_flag(v); }},
+       "on. The same on all ranks.",
+       [](Settings& s, std::string_view v) { s.joins_like_horovod = parse_join_rule(v); },
+       {},
+       [](const Settings& s) { return std::string(s.joins_like_horovod ? "horovod" : "contributors"); }},
+      {"HORA_SHARED_MEMORY",
+       "true",
+       "true or false",
+       "Ranks of one host talk through shared memory; without it, everything goes over MPI. The same on all "
+       "ranks.",
+       [](Settings& s, std::string_view v) { s.shared_memory = parse_flag(v); },
+       {},
+       [](const Settings& s) { return show_flag(s.shared_memory); }},
       {"HORA_SHARED_MEMORY_DIRECTORY", "", "a directory on a tmpfs, such as /dev/shm",
        "Where shared memory is taken from instead of anonymous memory; only to limit it.",
        [](Settings& s, std::string_view v) { s.shared_memory_directory = std::string(v); }},
@@ -97,47 +130,67 @@ const std::vector<SettingInfo>& table() {
        "Address space in which each rank can allocate shared memory. Memory is taken only as it is "
        "allocated.",
        [](Settings& s, std::string_view v) { s.shared_heap_bytes = parse_number(v, 4096, kTebi); }},
-      {"HORA_REDUCTION", "auto", "auto, one-phase or two-phase",
+      {"HORA_REDUCTION",
+       "auto",
+       "auto, one-phase or two-phase",
        "How ranks that share memory reduce: every rank everything, or every rank a slice which the others "
        "then "
-       "read. auto measures; rank 0 decides for all.",
-       [](Settings& s, std::string_view v) {
-         s.route.one_phase = parse_choice(v, "one-phase", "two-phase");
-       }},
-      {"HORA_STREAMING", "auto", "auto, true or false",
-       "Whether ranks that share memory write blocks for each other past the caches. auto measures; rank 0 "
-       "decides "
-       "for all.",
-       [](Settings& s, std::string_view v) { s.route.streaming = parse_choice(v, "true", "false"); }},
-      {"HORA_BLOCK_BYTES", "0", "0, or 64 to 524288 bytes",
-       "Size of the blocks in which ranks that share memory hand each other data; 0 measures. Rank 0 decides "
-       "for "
-       "all.",
+       "read. auto measures. The same on all ranks.",
+       [](Settings& s, std::string_view v) { s.route.one_phase = parse_choice(v, "one-phase", "two-phase"); },
+       {},
+       [](const Settings& s) { return show_choice(s.route.one_phase, "one-phase", "two-phase"); }},
+      {"HORA_STREAMING",
+       "auto",
+       "auto, true or false",
+       "Whether ranks that share memory write blocks for each other past the caches. auto measures. The same "
+       "on all ranks.",
+       [](Settings& s, std::string_view v) { s.route.streaming = parse_choice(v, "true", "false"); },
+       {},
+       [](const Settings& s) { return show_choice(s.route.streaming, "true", "false"); }},
+      {"HORA_BLOCK_BYTES",
+       "0",
+       "0, or 64 to 524288 bytes",
+       "Size of the blocks in which ranks that share memory hand each other data; 0 measures. The same on "
+       "all ranks.",
        [](Settings& s, std::string_view v) {
          s.route.block_bytes = parse_number(v, 0, 512 * 1024);
          if (s.route.block_bytes != 0 && s.route.block_bytes < 64) throw std::invalid_argument("too small");
-       }},
-      {"HORA_ALLREDUCE_BETWEEN_HOSTS", "auto", "auto, ring or doubling",
+       },
+       {},
+       [](const Settings& s) { return fmt::to_string(s.route.block_bytes); }},
+      {"HORA_ALLREDUCE_BETWEEN_HOSTS",
+       "auto",
+       "auto, ring or doubling",
        "How allreduce goes between ranks that share no memory: in a ring, which sends the fewest bytes, or "
        "by "
-       "recursive doubling, which sends the fewest messages. auto: doubling below 64 KiB. Rank 0 decides for "
-       "all.",
-       [](Settings& s, std::string_view v) { s.route.doubling = parse_choice(v, "doubling", "ring"); }},
-      {"HORA_PIECE_BYTES_BETWEEN_HOSTS", "61440", "1 to 2^30 bytes",
+       "recursive doubling, which sends the fewest messages. auto: doubling below 64 KiB. The same on all "
+       "ranks.",
+       [](Settings& s, std::string_view v) { s.route.doubling = parse_choice(v, "doubling", "ring"); },
+       {},
+       [](const Settings& s) { return show_choice(s.route.doubling, "doubling", "ring"); }},
+      {"HORA_PIECE_BYTES_BETWEEN_HOSTS",
+       "61440",
+       "1 to 2^30 bytes",
        "Largest single message between two ranks of different hosts. MPI sends messages up to some size at "
        "once "
        "(64 KiB over TCP) and asks the receiver before longer ones; the answer then waits behind the data "
        "that goes "
-       "the other way. Rank 0 decides for all.",
+       "the other way. The same on all ranks.",
        [](Settings& s, std::string_view v) {
          s.route.across_bytes = static_cast<std::uint32_t>(parse_number(v, 1, std::uint64_t{1} << 30));
-       }},
-      {"HORA_DETERMINISTIC", "false", "true or false",
+       },
+       {},
+       [](const Settings& s) { return fmt::to_string(s.route.across_bytes); }},
+      {"HORA_DETERMINISTIC",
+       "false",
+       "true or false",
        "Makes results the same to the last bit from run to run also between hosts and of Adasum, where the "
        "order of a sum otherwise depends on what a tensor travels with: such calls travel alone. All others "
        "on "
-       "one host with shared memory always are. Rank 0 decides for all.",
-       [](Settings& s, std::string_view v) { s.deterministic = parse_flag(v); }},
+       "one host with shared memory always are. The same on all ranks.",
+       [](Settings& s, std::string_view v) { s.deterministic = parse_flag(v); },
+       {},
+       [](const Settings& s) { return show_flag(s.deterministic); }},
       {"HORA_CUDA_LIBRARY", "", "a file; empty: searched",
        "The CUDA driver, libcuda.so.1. Searched when a tensor on a GPU comes for the first time.",
        [](Settings& s, std::string_view v) { s.device.cuda_library = std::string(v); }},
@@ -164,14 +217,17 @@ const std::vector<SettingInfo>& table() {
       {"HORA_STALL_WARNING_SECONDS", "60", "0 to 10^6 seconds",
        "After so long, and again every time as long, rank 0 tells which calls wait, for which ranks, and "
        "what "
-       "these are doing; 0 never.",
+       "these are doing; 0 never. The same on all ranks.",
        [](Settings& s, std::string_view v) { s.stalls.warning = parse_seconds(v, 0); },
-       "HOROVOD_STALL_CHECK_TIME_SECONDS"},
+       "HOROVOD_STALL_CHECK_TIME_SECONDS", [](const Settings& s) { return show_seconds(s.stalls.warning); }},
       {"HORA_STALL_ABORT_SECONDS", "0", "0 to 10^6 seconds",
        "After so long the job fails with the names of the calls and of the ranks that have not made them; 0 "
-       "never.",
+       "never. The same on all ranks.",
        [](Settings& s, std::string_view v) { s.stalls.abort = parse_seconds(v, 0); },
-       "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"},
+       "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", [](const Settings& s) { return show_seconds(s.stalls.abort); }},
+      {"HORA_BANNER", "true", "true or false",
+       "Whether rank 0 of several says on stderr, in one line, what has been started.",
+       [](Settings& s, std::string_view v) { s.banner = parse_flag(v); }},
       {"HORA_LOG_LEVEL", "warning", "trace, debug, info, warning, error or off", "What is written to stderr.",
        [](Settings& s, std::string_view v) { s.log_level = parse_log_level(v); }, "HOROVOD_LOG_LEVEL"},
   };
@@ -204,6 +260,14 @@ Settings read_settings(const Environment& environment) {
     }
   }
   return settings;
+}
+
+std::vector<NamedValue> common_values(const Settings& settings) {
+  std::vector<NamedValue> values;
+  for (const SettingInfo& row : setting_table()) {
+    if (row.common) values.push_back({std::string(row.name), row.common(settings)});
+  }
+  return values;
 }
 
 std::optional<std::string> process_environment(std::string_view name) {

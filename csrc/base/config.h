@@ -55,6 +55,7 @@ struct Settings {
   std::string shared_memory_directory;
   std::uint64_t shared_heap_bytes = std::uint64_t{32} << 30;
   std::string log_level = "warning";
+  bool banner = true;
 };
 
 /// One documented row per setting: what `python -m hora --settings` and the reference print.
@@ -66,6 +67,8 @@ struct SettingInfo {
   std::function<void(Settings&, std::string_view value)>
       parse;                           ///< throws std::invalid_argument on a bad value
   std::string_view horovod_name = {};  ///< Horovod's variable of this meaning, read when `name` is not set
+  /// Its value as text, for a setting that has to be the same on all ranks.
+  std::function<std::string(const Settings&)> common = {};
 };
 
 [[nodiscard]] std::span<const SettingInfo> setting_table();
@@ -85,6 +88,16 @@ struct Variable {
 
 /// Reads all settings. Throws Error(kInvalidArgument) naming the variable, its value and its range.
 [[nodiscard]] Settings read_settings(const Environment& environment);
+
+/// A value that ranks compare.
+struct NamedValue {
+  std::string name;
+  std::string value;
+  bool operator==(const NamedValue&) const = default;
+};
+
+/// The settings that have to be the same on all ranks.
+[[nodiscard]] std::vector<NamedValue> common_values(const Settings& settings);
 
 /// The environment of this process.
 [[nodiscard]] std::optional<std::string> process_environment(std::string_view name);

@@ -33,9 +33,13 @@ void log_error(std::string_view text) {
   log().error(text);
 }
 
-void configure_log(const std::string& level, int rank) {
+void configure_log(const std::string& level, int rank, int size) {
   log().set_level(spdlog::level::from_str(level));
-  log().set_pattern(fmt::format("[%H:%M:%S.%e] [hora rank {}] [%l] %v", rank));
+  log().set_pattern(fmt::format("[%H:%M:%S.%e] [hora rank {}/{}] [%l] %v", rank, size));
+}
+
+void print_line(std::string_view text, int rank, int size) {
+  fmt::print(stderr, "[hora rank {}/{}] {}\n", rank, size, text);
 }
 
 }  // namespace hora

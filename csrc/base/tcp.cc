@@ -34,7 +34,7 @@ struct Endpoint {
 
   Endpoint() = default;
   Endpoint(const IpAddress& ip, std::uint16_t port) {
-    if (ip.is_v6) {
+    if (ip.family == IpAddress::Family::kV6) {
       sockaddr_in6 v6{};
       v6.sin6_family = AF_INET6;
       v6.sin6_port = htons(port);
@@ -77,7 +77,7 @@ std::optional<IpAddress> ip_of(const sockaddr* address) {
   sockaddr_in6 v6{};
   std::memcpy(&v6, address, sizeof(v6));
   if (v6.sin6_scope_id != 0) return std::nullopt;
-  ip.is_v6 = true;
+  ip.family = IpAddress::Family::kV6;
   std::memcpy(ip.bytes.data(), &v6.sin6_addr, sizeof(v6.sin6_addr));
   return ip;
 }
@@ -86,14 +86,14 @@ std::optional<IpAddress> ip_of(const sockaddr* address) {
 Descriptor bind_anywhere() {
   Descriptor v6 = make_socket(AF_INET6);
   const int no = 0;
-  IpAddress any{.is_v6 = true};
+  IpAddress any{.family = IpAddress::Family::kV6};
   Endpoint everywhere(any, 0);
   if (v6 && setsockopt(v6.get(), IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof(no)) == 0 &&
       bind(v6.get(), everywhere.get(), everywhere.length) == 0)
     return v6;
   Descriptor v4 = make_socket(AF_INET);
   if (!v4) raise_system("a TCP socket cannot be made");
-  any.is_v6 = false;
+  any.family = IpAddress::Family::kV4;
   everywhere = Endpoint(any, 0);
   if (bind(v4.get(), everywhere.get(), everywhere.length) != 0) raise_system("a TCP socket cannot be bound");
   return v4;
@@ -117,7 +117,7 @@ std::vector<IpAddress> own_addresses() {
 }
 
 std::optional<TcpSocket> TcpSocket::connect(const IpAddress& address, std::uint16_t port) {
-  Descriptor socket = make_socket(address.is_v6 ? AF_INET6 : AF_INET);
+  Descriptor socket = make_socket(address.family == IpAddress::Family::kV6 ? AF_INET6 : AF_INET);
   if (!socket) return std::nullopt;
   Endpoint there(address, port);
   if (::connect(socket.get(), there.get(), there.length) != 0 && errno != EINPROGRESS) return std::nullopt;

@@ -13,7 +13,8 @@ namespace hora {
 
 /// An address of a machine, as it may be sent to another.
 struct IpAddress {
-  bool is_v6 = false;
+  enum class Family : std::uint8_t { kV4, kV6 };
+  Family family = Family::kV4;
   std::array<std::byte, 16> bytes{};  ///< of which IPv4 uses four
 };
 

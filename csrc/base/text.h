@@ -1,5 +1,8 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -21,6 +24,12 @@ template <typename Parts>
     }
   }
   return text;
+}
+
+/// What a field of another process holds up to its first zero byte, which may be missing.
+template <std::size_t kSize>
+[[nodiscard]] std::string text_in(const std::array<char, kSize>& field) {
+  return {field.data(), strnlen(field.data(), kSize)};
 }
 
 }  // namespace hora

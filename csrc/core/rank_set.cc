@@ -61,11 +61,10 @@ std::string RankSet::to_string() const {
   std::vector<std::string> parts;
   for (const Run& run : runs_) {
     const int second = run.first + run.stride;
-    const int last = run.first + (run.count - 1) * run.stride;
     if (run.count > 3 && run.stride != 1) {
-      parts.push_back(fmt::format("{},{},..,{}", run.first, second, last));
+      parts.push_back(fmt::format("{},{},..,{}", run.first, second, run.last()));
     } else if (run.count > 2 && run.stride == 1) {
-      parts.push_back(fmt::format("{}-{}", run.first, last));
+      parts.push_back(fmt::format("{}-{}", run.first, run.last()));
     } else {
       for (int step = 0; step < run.count; ++step)
         parts.push_back(fmt::format("{}", run.first + step * run.stride));
@@ -83,14 +82,19 @@ void RankSet::write(ByteWriter& out) const {
   }
 }
 
+/// Whatever comes is a set: ascending, and no larger than its highest rank.
 RankSet RankSet::read(ByteReader& in) {
   RankSet set;
   const std::size_t runs = in.length();
-  for (std::size_t run = 0; run < runs; ++run) {
-    const auto first = static_cast<int>(in.varint());
-    const auto count = static_cast<int>(in.varint());
-    const auto stride = static_cast<int>(in.varint());
-    set.runs_.push_back({first, count, stride});
+  for (std::size_t at = 0; at < runs; ++at) {
+    Run run{};
+    run.first = in.up_to(kMostRanks - 1);
+    run.count = in.up_to(kMostRanks);
+    run.stride = in.up_to(kMostRanks);
+    const std::int64_t last = run.first + (std::int64_t{run.count} - 1) * run.stride;
+    if (run.count == 0 || run.stride == 0 || last >= kMostRanks) in.fail("ranks that cannot be");
+    if (!set.empty() && run.first <= set.highest()) in.fail("ranks are not in order");
+    set.runs_.push_back(run);
   }
   return set;
 }

@@ -3,9 +3,27 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
+#include "core/rank_set.h"
+
 namespace hora {
+namespace {
+
+/// Its size can be told without an overflow; only a first extent may be ragged.
+void check(const TensorType& tensor) {
+  auto bytes = static_cast<std::int64_t>(size_of(tensor.dtype));
+  for (std::size_t at = 0; at < tensor.shape.size(); ++at) {
+    const std::int64_t extent = tensor.shape[at];
+    const bool is_ragged = at == 0 && extent == Signature::kRagged;
+    if ((extent < 0 && !is_ragged) ||
+        __builtin_mul_overflow(bytes, std::max<std::int64_t>(extent, 1), &bytes))
+      ByteReader::fail("the shape " + describe(tensor.dtype, tensor.shape));
+  }
+}
+
+}  // namespace
 
 void Signature::write(ByteWriter& out) const {
   out.fixed(op);
@@ -42,9 +60,11 @@ Signature Signature::read(ByteReader& in) {
     tensor.dtype = in.one_of<DType>(kDTypes.size());
     tensor.shape.resize(in.length());
     for (std::int64_t& extent : tensor.shape) extent = in.signed_varint();
+    check(tensor);
   }
   const std::size_t ranks = in.length();
-  for (std::size_t at = 0; at < ranks; ++at) signature.ranks.push_back(static_cast<int>(in.varint()));
+  for (std::size_t at = 0; at < ranks; ++at) signature.ranks.push_back(in.up_to(kMostRanks - 1));
+  if (!std::ranges::is_sorted(signature.ranks, std::less_equal<>())) in.fail("ranks are not in order");
   signature.refusal = in.text();
   return signature;
 }

@@ -1,5 +1,6 @@
 #include "negotiation/message.h"
 
+#include <limits>
 #include <utility>
 
 #include "base/error.h"
@@ -35,12 +36,13 @@ class IdWriter {
 class IdReader {
  public:
   std::uint32_t read(ByteReader& in) {
-    previous_ += 1 + in.signed_varint();
+    previous_ += 1 + static_cast<std::uint64_t>(in.signed_varint());
+    if (previous_ > std::numeric_limits<std::uint32_t>::max()) in.fail("a tensor id is out of range");
     return static_cast<std::uint32_t>(previous_);
   }
 
  private:
-  std::int64_t previous_ = 0;
+  std::uint64_t previous_ = 0;  // a negative distance wraps
 };
 
 void write_key(ByteWriter& out, const Key& key) {
@@ -53,13 +55,22 @@ Key read_key(ByteReader& in) {
   Key key;
   key.name = in.text();
   key.number = in.varint();
-  key.process_set = static_cast<std::int32_t>(in.signed_varint());
+  key.process_set = in.signed_number<std::int32_t>();
   return key;
 }
 
 void write_text_and_rank(ByteWriter& out, int rank, const std::string& text) {
   out.varint(static_cast<std::uint64_t>(rank));
   out.text(text);
+}
+
+int read_rank(ByteReader& in) {
+  return in.up_to(kMostRanks - 1);
+}
+
+Departure read_departure(ByteReader& in) {
+  const int rank = read_rank(in);
+  return {rank, in.text()};
 }
 
 void write_entry(ByteWriter& out, IdWriter& ids, const BatchEntry& entry, std::uint32_t first_new_id) {
@@ -98,8 +109,9 @@ Route read_route(ByteReader& in) {
   route.reduction = (flags & kTwoPhase) != 0 ? Route::Reduction::kTwoPhase : Route::Reduction::kOnePhase;
   route.streaming = (flags & kStreaming) != 0;
   route.across = (flags & kDoubling) != 0 ? Route::Across::kDoubling : Route::Across::kRing;
-  if ((flags & kOtherBlocks) != 0) route.block_bytes = static_cast<std::uint32_t>(in.varint());
-  if ((flags & kOtherAcross) != 0) route.across_bytes = static_cast<std::uint32_t>(in.varint());
+  constexpr std::uint32_t kMost = std::numeric_limits<std::uint32_t>::max();
+  if ((flags & kOtherBlocks) != 0) route.block_bytes = in.up_to(kMost);
+  if ((flags & kOtherAcross) != 0) route.across_bytes = in.up_to(kMost);
   if (route.block_bytes < Route::kLeastBlockBytes || route.across_bytes == 0)
     raise(ErrorKind::kSessionFailed, "damaged message: blocks of {} bytes, messages of {}", route.block_bytes,
           route.across_bytes);
@@ -114,6 +126,7 @@ BatchEntry read_entry(ByteReader& in, IdReader& ids, std::int32_t process_set, C
   entry.key.process_set = process_set;
   if ((number_and_flag & 1) == 0) {
     const Cache::Known& known = cache.get(entry.id);
+    if (known.process_set != process_set) in.fail("a tensor of another process set");
     entry.key.name = known.name;
     entry.signature = known.signature;
     return entry;
@@ -167,13 +180,16 @@ std::vector<Announcement> decode_announcements(std::span<const std::byte> messag
       continue;
     }
     announcement.key.name = in.text();
-    announcement.key.process_set = static_cast<std::int32_t>(in.signed_varint());
+    announcement.key.process_set = in.signed_number<std::int32_t>();
     const std::size_t variants = in.length();
+    if (variants == 0) in.fail("an announcement of nothing");
     for (std::size_t at = 0; at < variants; ++at) {
       Signature signature = Signature::read(in);
       announcement.variants.push_back({std::move(signature), RankSet::read(in)});
+      if (variants > 1 && announcement.variants.back().ranks.empty()) in.fail("something that nobody sent");
     }
   }
+  in.end();
   return announcements;
 }
 
@@ -201,7 +217,7 @@ Bytes encode(const Plan& plan, std::uint32_t first_new_id) {
 Plan decode_plan(std::span<const std::byte> message, Cache& cache) {
   ByteReader in = body(message, MessageKind::kPlan);
   Plan plan;
-  plan.process_set = static_cast<std::int32_t>(in.signed_varint());
+  plan.process_set = in.signed_number<std::int32_t>();
   plan.batches.resize(in.length());
   std::uint64_t number = in.varint();
   IdReader ids;
@@ -209,18 +225,17 @@ Plan decode_plan(std::span<const std::byte> message, Cache& cache) {
     batch.number = number++;
     batch.piece_bytes = in.varint();
     batch.route = read_route(in);
-    batch.contributors = static_cast<int>(in.varint());
-    batch.divisor = static_cast<int>(in.varint());
+    batch.contributors = in.up_to(kMostRanks);
+    batch.divisor = in.up_to(kMostRanks);
     batch.value = in.signed_varint();
     batch.error = in.text();
     const std::size_t entries = in.length();
+    if (entries == 0) in.fail("a batch of nothing");
     for (std::size_t at = 0; at < entries; ++at)
       batch.entries.push_back(read_entry(in, ids, plan.process_set, cache));
   }
-  if (in.one_of<bool>(2)) {
-    const auto rank = static_cast<int>(in.varint());
-    plan.departure = Departure{rank, in.text()};
-  }
+  if (in.one_of<bool>(2)) plan.departure = read_departure(in);
+  in.end();
   return plan;
 }
 
@@ -231,7 +246,10 @@ Bytes encode_join(int rank) {
 }
 
 int decode_join(std::span<const std::byte> message) {
-  return static_cast<int>(body(message, MessageKind::kJoin).varint());
+  ByteReader in = body(message, MessageKind::kJoin);
+  const int rank = read_rank(in);
+  in.end();
+  return rank;
 }
 
 Bytes encode_waits(const std::vector<Key>& keys) {
@@ -245,6 +263,7 @@ std::vector<Key> decode_waits(std::span<const std::byte> message) {
   ByteReader in = body(message, MessageKind::kWait);
   std::vector<Key> keys(in.length());
   for (Key& key : keys) key = read_key(in);
+  in.end();
   return keys;
 }
 
@@ -256,8 +275,9 @@ Bytes encode(const Departure& departure) {
 
 Departure decode_departure(std::span<const std::byte> message) {
   ByteReader in = body(message, MessageKind::kDepart);
-  const auto rank = static_cast<int>(in.varint());
-  return {rank, in.text()};
+  Departure departure = read_departure(in);
+  in.end();
+  return departure;
 }
 
 Bytes encode(const Failure& failure) {
@@ -268,8 +288,10 @@ Bytes encode(const Failure& failure) {
 
 Failure decode_failure(std::span<const std::byte> message) {
   ByteReader in = body(message, MessageKind::kFailure);
-  const auto rank = static_cast<int>(in.varint());
-  return {rank, in.text()};
+  const int rank = read_rank(in);
+  Failure failure{rank, in.text()};
+  in.end();
+  return failure;
 }
 
 Bytes encode_goodbye() {
@@ -297,6 +319,7 @@ std::vector<StalledCall> decode_stalled(std::span<const std::byte> message) {
     call.seconds = in.varint();
     call.made_by = RankSet::read(in);
   }
+  in.end();
   return calls;
 }
 
@@ -313,8 +336,11 @@ Bytes encode(const Question& question) {
 
 Question decode_question(std::span<const std::byte> message) {
   ByteReader in = body(message, MessageKind::kQuestion);
-  const auto number = static_cast<std::uint32_t>(in.varint());
-  return {number, RankSet::read(in)};
+  Question question;
+  question.number = in.up_to(std::numeric_limits<std::uint32_t>::max());
+  question.ranks = RankSet::read(in);
+  in.end();
+  return question;
 }
 
 Bytes encode(const Answer& answer) {
@@ -329,11 +355,12 @@ Bytes encode(const Answer& answer) {
 Answer decode_answer(std::span<const std::byte> message) {
   ByteReader in = body(message, MessageKind::kAnswer);
   Answer answer;
-  answer.question = static_cast<std::uint32_t>(in.varint());
+  answer.question = in.up_to(std::numeric_limits<std::uint32_t>::max());
   answer.batches = in.varint();
   answer.is_in_batch = in.one_of<bool>(2);
-  answer.rank = static_cast<int>(in.varint());
+  answer.rank = read_rank(in);
   answer.where = in.text();
+  in.end();
   return answer;
 }
 
@@ -350,9 +377,10 @@ LastingBatch decode_lasting(std::span<const std::byte> message) {
   ByteReader in = body(message, MessageKind::kLasting);
   LastingBatch batch;
   batch.number = in.varint();
-  batch.process_set = static_cast<std::int32_t>(in.signed_varint());
+  batch.process_set = in.signed_number<std::int32_t>();
   batch.seconds = in.varint();
   batch.what = in.text();
+  in.end();
   return batch;
 }
 

@@ -94,6 +94,9 @@ struct LastingBatch {
 [[nodiscard]] Bytes encode(const Answer& answer);
 [[nodiscard]] Bytes encode(const LastingBatch& batch);
 
+// These throw Error(kSessionFailed) for bytes that no `encode` has written. Whether what they tell makes
+// sense in this job, `plausible.h` knows.
+
 [[nodiscard]] std::vector<Announcement> decode_announcements(std::span<const std::byte> message,
                                                              const Cache& cache);
 /// Entries that use an id for the first time carry their description; `cache` learns them on the way.

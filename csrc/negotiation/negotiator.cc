@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "negotiation/device_commit.h"
 #include "negotiation/mismatch.h"
+#include "negotiation/plausible.h"
 
 namespace hora {
 namespace {
@@ -21,9 +22,9 @@ std::vector<Item> take_of(std::int32_t set, std::vector<Item>& items) {
   const auto is_other = [set](const Item& item) { return item.process_set() != set; };
   std::vector<Item> taken = std::exchange(items, {});
   if (std::ranges::none_of(taken, is_other)) return taken;
-  const auto others = std::ranges::stable_partition(taken, std::not_fn(is_other));
-  std::ranges::move(others, std::back_inserter(items));
-  taken.erase(others.begin(), taken.end());
+  const auto others = std::stable_partition(taken.begin(), taken.end(), std::not_fn(is_other));
+  std::move(others, taken.end(), std::back_inserter(items));
+  taken.erase(others, taken.end());
   return taken;
 }
 
@@ -105,6 +106,14 @@ void Negotiator::on_failure(const Failure& failure) {
 }
 
 void Negotiator::on_message(int peer, std::span<const std::byte> message) {
+  try {
+    take(peer, message);
+  } catch (const Error& error) {
+    raise(error.kind(), "rank {} sent what cannot be: {}", peer, error.what());
+  }
+}
+
+void Negotiator::take(int peer, std::span<const std::byte> message) {
   switch (kind_of(message)) {
     case MessageKind::kAnnounce:
       if (closed_) return;
@@ -112,22 +121,22 @@ void Negotiator::on_message(int peer, std::span<const std::byte> message) {
         receive(child_number(peer), announcement);
       }
       return;
-    case MessageKind::kPlan:
-      pass_plan(decode_plan(message, cache_), Bytes(message.begin(), message.end()));
+    case MessageKind::kPlan: {
+      require_parent(peer);
+      Plan plan = decode_plan(message, cache_);
+      require_plausible(plan, members_of(plan.process_set), tree_.job_size());
+      pass_plan(std::move(plan), Bytes(message.begin(), message.end()));
       return;
+    }
     case MessageKind::kJoin:
-      if (!closed_) join(child_number(peer), decode_join(message));
+      if (!closed_) receive_join(child_number(peer), decode_join(message));
       return;
     case MessageKind::kWait:
+      static_cast<void>(child_number(peer));
       for (const Key& key : decode_waits(message)) on_wait(key);
       return;
     case MessageKind::kDepart:
-      if (closed_) return;
-      if (!tree_.is_root()) {
-        outputs_.messages.push_back({*tree_.parent(), Bytes(message.begin(), message.end())});
-      } else if (!departure_) {
-        departure_ = decode_departure(message);
-      }
+      if (!closed_) pass_departure(child_number(peer), decode_departure(message));
       return;
     case MessageKind::kFailure:
       on_failure(decode_failure(message));
@@ -139,16 +148,35 @@ void Negotiator::on_message(int peer, std::span<const std::byte> message) {
       outputs_.messages.push_back({peer, encode_heard()});
       return take_report(child_number(peer), decode_stalled(message));
     case MessageKind::kHeard:
+      require_parent(peer);
       asked_parent_ = {};
       return;
     case MessageKind::kQuestion:
+      require_parent(peer);
       return relay(decode_question(message));
     case MessageKind::kAnswer:
+      static_cast<void>(child_number(peer));
       return on_answer(decode_answer(message));
     case MessageKind::kLasting:
+      static_cast<void>(child_number(peer));
       return on_lasting(decode_lasting(message));
   }
-  raise(ErrorKind::kSessionFailed, "unknown control message from rank {}", peer);
+}
+
+void Negotiator::receive_join(Source child, int rank) {
+  if (!tree_.subtree(child).contains(rank) || std::ranges::find(joined_, rank) != joined_.end())
+    raise(ErrorKind::kSessionFailed, "rank {} has joined", rank);
+  join(child, rank);
+}
+
+void Negotiator::pass_departure(Source child, Departure departure) {
+  if (!tree_.subtree(child).contains(departure.rank))
+    raise(ErrorKind::kSessionFailed, "rank {} leaves", departure.rank);
+  if (!tree_.is_root()) {
+    outputs_.messages.push_back({*tree_.parent(), encode(departure)});
+  } else if (!departure_) {
+    departure_ = std::move(departure);
+  }
 }
 
 /// What is known of a call to which something of this id comes; 0 is a description. As soon as contributions
@@ -205,6 +233,7 @@ Negotiator::Seen& Negotiator::seen_of(Pending& pending, const SharedSignature& s
 void Negotiator::receive(Source child, const Announcement& announcement) {
   const auto members = sets_.find(announcement.key.process_set);
   if (members == sets_.end()) return;  // the set was removed while this was under way
+  require_plausible(announcement, tree_.subtree(child), members->second.below(child), tree_.job_size());
   Pending& pending = pending_of(announcement.key, announcement.id);
   if (announcement.id != 0) {
     if (pending.id == 0) seen_of(pending, cache_.get(announcement.id).signature).sources.push_back(child);
@@ -215,6 +244,8 @@ void Negotiator::receive(Source child, const Announcement& announcement) {
       seen_of(pending, variant.signature).ranks.merge(variant.ranks);
     }
   }
+  if (std::ranges::find(pending.heard, child) != pending.heard.end())
+    raise(ErrorKind::kSessionFailed, "{} was announced twice", announcement.key.to_string());
   int contributors = announcement.contributors.size();
   if (contributors > 0) {
     pending.partial.emplace(child, announcement.contributors);
@@ -398,9 +429,9 @@ bool Negotiator::holds_devices_back(std::size_t unfinished) const {
 void Negotiator::cut(std::size_t unfinished) {
   std::vector<ReadyCall> held_back;
   if (holds_devices_back(unfinished)) {
-    const auto held = std::ranges::stable_partition(ready_, std::not_fn(on_device));
-    std::ranges::move(held, std::back_inserter(held_back));
-    ready_.erase(held.begin(), held.end());
+    const auto held = std::stable_partition(ready_.begin(), ready_.end(), std::not_fn(on_device));
+    std::move(held, ready_.end(), std::back_inserter(held_back));
+    ready_.erase(held, ready_.end());
   } else {
     is_waited_for_ = false;
   }
@@ -528,10 +559,20 @@ Negotiator::Outputs Negotiator::take_outputs() {
 Negotiator::Source Negotiator::child_number(int peer) const {
   const auto child = std::ranges::find(tree_.children(), peer);
   if (child == tree_.children().end()) {
-    raise(ErrorKind::kSessionFailed, "rank {} announced tensors to rank {}, which is not its parent", peer,
-          tree_.rank());
+    raise(ErrorKind::kSessionFailed, "rank {} is not its parent", tree_.rank());
   }
   return static_cast<Source>(child - tree_.children().begin());
+}
+
+void Negotiator::require_parent(int peer) const {
+  if (tree_.parent() != peer)
+    raise(ErrorKind::kSessionFailed, "it is not the parent of rank {}", tree_.rank());
+}
+
+const Members& Negotiator::members_of(std::int32_t process_set) const {
+  const auto members = sets_.find(process_set);
+  if (members == sets_.end()) raise(ErrorKind::kSessionFailed, "there is no process set {}", process_set);
+  return members->second;
 }
 
 }  // namespace hora

@@ -73,7 +73,8 @@ class Negotiator {
   /// A thread of this rank waits for an announced call on a device: the root no longer holds it back.
   void on_wait(const Key& key);
 
-  /// A message from a neighbour in the tree.
+  /// A message from a neighbour in the tree. Throws Error(kSessionFailed), which names the neighbour, for one
+  /// that cannot be read or cannot be meant.
   void on_message(int peer, std::span<const std::byte> message);
 
   /// Root only: whether there is anything to plan. The caller cuts when its engine is free, so that what
@@ -157,7 +158,10 @@ class Negotiator {
   Pending& pending_of(const Key& key, std::uint32_t id);
   [[nodiscard]] PendingCalls::node_type new_node();
   void finish(PendingCalls::iterator call);
+  void take(int peer, std::span<const std::byte> message);
   void receive(Source child, const Announcement& announcement);
+  void receive_join(Source child, int rank);
+  void pass_departure(Source child, Departure departure);
   void count_contribution(const Key& key, Pending& pending, Source source, int contributors);
   void join(Source source, int rank);
   void complete_what_waited();
@@ -197,6 +201,8 @@ class Negotiator {
   void pass_plan(Plan plan, const Bytes& encoded);
   void apply_set_change(const Batch& batch);
   [[nodiscard]] Source child_number(int peer) const;
+  void require_parent(int peer) const;
+  [[nodiscard]] const Members& members_of(std::int32_t process_set) const;
 
   const Tree tree_;
   const NegotiatorOptions options_;

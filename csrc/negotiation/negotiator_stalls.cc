@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "negotiation/negotiator.h"
+#include "negotiation/plausible.h"
 
 namespace hora {
 namespace {
@@ -137,6 +138,7 @@ void Negotiator::tell_at_root(std::vector<StalledCall> calls, TimePoint now) {
 void Negotiator::take_report(Source child, const std::vector<StalledCall>& calls) {
   has_new_reports_ = true;
   for (const StalledCall& call : calls) {
+    require_below(call.made_by, tree_.subtree(child));
     if (!sets_.contains(call.key.process_set)) continue;
     const auto own = pending_.find(call.key);
     // The announcement of its whole subtree has come meanwhile.

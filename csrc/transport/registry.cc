@@ -8,8 +8,10 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/version.h"
 #include "transport/memory.h"
 #include "transport/mpi_module.h"
+#include "transport/same_settings.h"
 #include "transport/shm/shm_transport.h"
 #include "transport/wake/linked_transport.h"
 
@@ -86,7 +88,18 @@ HostMemoryOptions shared_memory_options(const Settings& settings) {
   return options;
 }
 
+std::vector<NamedValue> common_values_and_version(const Settings& settings) {
+  std::vector<NamedValue> values = common_values(settings);
+  values.push_back({"version of hora", std::string(version())});
+  return values;
+}
+
 }  // namespace
+
+std::string launcher_variable(const Environment& environment) {
+  const std::optional<Launch> launch = detect_launch(environment);
+  return launch ? launch->variable : std::string();
+}
 
 std::unique_ptr<Transport> open_transport(const Settings& settings, const Environment& environment,
                                           const JobScope& scope, void (*before_finalize)()) {
@@ -112,6 +125,7 @@ std::unique_ptr<Transport> open_transport(const Settings& settings, const Enviro
           "whose mpirun was used ({})",
           *launch->size, launch->variable, size, mpi.module->version());
   }
+  require_same(*transport, common_values_and_version(settings));
   return with_shared_memory(with_links(std::move(transport)), shared_memory_options(settings));
 }
 

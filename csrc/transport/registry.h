@@ -12,11 +12,14 @@ namespace hora {
 
 /// Connects this process to the other ranks of its job: over MPI when it was started by an MPI launcher or
 /// when MPI already runs in this process, else as a job of one rank. Throws Error(kStartup) when the launcher
-/// started more processes than MPI sees. `scope` may choose some of them. `before_finalize` is called when
-/// MPI is about to be finalised, by whomever.
+/// started more processes than MPI sees, or versions or settings differ between ranks. `scope` may choose
+/// some of them. `before_finalize` is called when MPI is about to be finalised, by whomever.
 [[nodiscard]] std::unique_ptr<Transport> open_transport(const Settings& settings,
                                                         const Environment& environment, const JobScope& scope,
                                                         void (*before_finalize)());
+
+/// The variable that says which launcher has started this process; empty where none has.
+[[nodiscard]] std::string launcher_variable(const Environment& environment);
 
 /// Whether MPI can be used here: its version, or why not. Does not initialise it.
 struct MpiProbe {

@@ -7,22 +7,17 @@
 #include "base/error.h"
 
 namespace hora {
-namespace {
 
-constexpr std::chrono::seconds kDeadline{60};
-
-void await(Transport& transport, Ticket ticket, TimePoint deadline) {
+void await_at_start(Transport& transport, Ticket ticket, TimePoint deadline) {
   while (!transport.done(ticket)) {
     if (Clock::now() > deadline)
-      raise(ErrorKind::kSessionFailed, "not all ranks called init within {} s", kDeadline.count());
+      raise(ErrorKind::kSessionFailed, "not all ranks called init within {} s", kStartDeadline.count());
     std::this_thread::yield();
   }
 }
 
-}  // namespace
-
 std::int64_t smallest(Transport& transport, std::int64_t own) {
-  const TimePoint deadline = Clock::now() + kDeadline;
+  const TimePoint deadline = Clock::now() + kStartDeadline;
   const int size = transport.topology().size();
   const int rank = transport.topology().rank();
   for (int distance = 1; distance < size; distance *= 2) {
@@ -32,8 +27,8 @@ std::int64_t smallest(Transport& transport, std::int64_t own) {
                                            std::as_writable_bytes(std::span(&heard, 1)));
     const Ticket outgoing =
         transport.send((rank + distance) % size, Transport::kStartTag, std::as_bytes(std::span(&known, 1)));
-    await(transport, incoming, deadline);
-    await(transport, outgoing, deadline);
+    await_at_start(transport, incoming, deadline);
+    await_at_start(transport, outgoing, deadline);
     own = std::min(own, heard);
   }
   return own;

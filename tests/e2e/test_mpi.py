@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 import pytest
 from harness.mpirun import Ending, run_script
@@ -192,6 +193,58 @@ def test_bad_setting_on_one_rank_ends_the_job() -> None:
     assert_no_crash(ending)
     assert ending.code != 0
     assert "HORA_PIECE_BYTES" in ending.output
+
+
+def test_settings_that_differ_are_refused_on_all_ranks_with_a_table() -> None:
+    script = """
+import os
+rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
+if rank == 1: os.environ["HORA_FUSION_THRESHOLD"] = "77"
+if rank == 2: os.environ["HORA_SHARED_MEMORY"] = "off"
+import hora
+try:
+    hora.init()
+except RuntimeError as error:
+    print(f"rank {rank} was told{error}", flush=True)
+for name in ("HORA_FUSION_THRESHOLD", "HORA_SHARED_MEMORY"):
+    os.environ.pop(name, None)
+hora.init()
+"""
+    ending = run_script(f"{script}{WORK}{DONE}", 3)
+    assert_clean(ending, 3)
+    for rank in range(3):
+        assert f"rank {rank} was told" in ending.output
+    for row in (
+        r"HORA_FUSION_THRESHOLD +33554432 +0,2",
+        r"HORA_FUSION_THRESHOLD +77 +1",
+        r"HORA_SHARED_MEMORY +false +2",
+        r"HORA_SHARED_MEMORY +true +0-1",
+    ):
+        assert len(re.findall(row, ending.output)) == 3, ending.output
+    assert "HORA_PIECE_BYTES" not in ending.output
+
+
+@pytest.mark.parametrize(
+    ("setting", "times"), [({}, 1), ({"HORA_BANNER": "0"}, 0), ({"HORA_LOG_LEVEL": "off"}, 1)]
+)
+def test_rank_0_says_once_what_was_started(setting: dict[str, str], times: int) -> None:
+    script = f"import hora\nhora.init(); hora.shutdown(); hora.init()\n{WORK}{DONE}"
+    ending = run_script(script, 2, environment=setting)
+    assert_clean(ending, 2)
+    line = r"\[hora rank 0/2\] hora \d+\.\d+\.\d+: 2 ranks on 1 host over shared memory, .*COMM_WORLD_SIZE\n"
+    assert len(re.findall(line, ending.output)) == times, ending.output
+
+
+def test_a_lone_rank_says_nothing() -> None:
+    ending = run_script(f"import hora\nhora.init()\n{WORK}{DONE}", 1)
+    assert_clean(ending, 1)
+    assert "[hora" not in ending.output
+
+
+def test_lines_of_the_log_name_rank_and_size() -> None:
+    ending = run_script(f"import hora\nhora.init()\n{WORK}{DONE}", 2, environment={"HOROVOD_CYCLE_TIME": "1"})
+    assert_clean(ending, 2)
+    assert re.search(r"\[hora rank 0/2\] \[warning\] .*HOROVOD_CYCLE_TIME", ending.output), ending.output
 
 
 def test_rank_that_never_calls_init() -> None:

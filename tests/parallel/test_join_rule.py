@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from disagreement import assert_works
-from front_ends import FRONT_ENDS, FrontEnd, combinations
+from front_ends import FrontEnd, combinations
 from harness.peers import Peers
 from small_models import assert_close, data, linear, sgd
 
@@ -141,15 +141,10 @@ def test_sets_whose_members_all_take_part_go_on(horovod: None, peers: Peers) -> 
     hvd.remove_process_set(others)
 
 
-@pytest.mark.parametrize("front", FRONT_ENDS, ids=str)
-def test_rank_0_decides_for_all(front: FrontEnd, restart: Restart, peers: Peers) -> None:
-    for rules in (("horovod", "contributors"), ("contributors", "horovod")):
-        restart(HORA_JOIN_RULE=rules[peers.rank > 0])
-        if peers.rank > 0:
-            divisor = peers.size if rules[0] == "horovod" else peers.size - 1
-            result = front.hvd.allreduce(front.tensor([1.0], "float64"))
-            assert front.array(result).tolist() == pytest.approx([(peers.size - 1) / divisor])
-        front.hvd.join()
+def test_a_rule_that_differs_between_ranks_is_refused_on_all(restart: Restart, peers: Peers) -> None:
+    with pytest.raises(RuntimeError, match=r"(?s)differ.*HORA_JOIN_RULE +contributors +0\n.*horovod"):
+        restart(HORA_JOIN_RULE="contributors" if peers.rank == 0 else "horovod")
+    assert not hvd.is_initialized()
 
 
 @pytest.mark.parametrize("rule", ["contributors", "horovod"])

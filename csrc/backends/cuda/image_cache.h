@@ -1,19 +1,20 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace hora::cuda {
 
-/// A number that texts which differ share only by an improbable accident, the same in every process.
-[[nodiscard]] std::uint64_t hash_of(std::span<const std::string_view> texts);
+/// An image with a check sum, as it lies in a file.
+[[nodiscard]] std::vector<std::byte> seal(std::span<const std::byte> image);
+/// What was sealed; nothing when the bytes are not as they were.
+[[nodiscard]] std::optional<std::vector<std::byte>> unseal(std::vector<std::byte> sealed);
 
-/// The content of a file; nothing when it cannot be read or is empty.
+/// The image in a file. Nothing when it cannot be read or is damaged, or others than this user may have
+/// written it: the driver trusts what it is given.
 [[nodiscard]] std::optional<std::vector<std::byte>> read_image(const std::string& path);
 
 /// Writes a file beside the path and renames it, so that whoever reads sees all of it or none. Makes missing

@@ -7,6 +7,7 @@
 
 #include "backends/cuda/image_cache.h"
 #include "backends/cuda/nvrtc.h"
+#include "base/hash.h"
 #include "base/text.h"
 
 namespace hora::cuda {

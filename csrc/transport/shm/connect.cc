@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/event.h"
 #include "base/socket.h"
+#include "base/text.h"
 #include "transport/shm/host_memory.h"
 
 namespace hora {
@@ -170,8 +171,11 @@ class Connecting {
     Ticket ticket = transport_.recv(ranks_.front(), Transport::kStartTag,
                                     std::as_writable_bytes(std::span(&invitation, 1)));
     await(ticket);
-    if (invitation.refusal.front() != 0) raise(ErrorKind::kStartup, "{}", invitation.refusal.data());
-    const LocalSocket socket = LocalSocket::connect(invitation.listener.data(), deadline_);
+    if (invitation.refusal.front() != 0) raise(ErrorKind::kStartup, "{}", text_in(invitation.refusal));
+    if (!invitation.layout.is_sound(ranks_.size()))
+      raise(ErrorKind::kSessionFailed, "rank {} sent a damaged message: no layout of shared memory",
+            ranks_.front());
+    const LocalSocket socket = LocalSocket::connect(text_in(invitation.listener), deadline_);
     auto file = socket.receive_descriptors(1, deadline_);
     Segment segment = options_.open(std::move(file.front()), invitation.layout.total_bytes());
     const HostMember own = make_member();

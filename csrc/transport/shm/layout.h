@@ -72,6 +72,12 @@ struct HostLayout {
   /// All but the heaps, which are reserved as they are used.
   [[nodiscard]] std::size_t fixed_bytes() const { return heap(0); }
   [[nodiscard]] std::size_t total_bytes() const { return heap(ranks); }
+  /// Whether a host with so many ranks can have it.
+  [[nodiscard]] bool is_sound(std::size_t ranks_there) const {
+    constexpr std::size_t kAddressSpace = std::size_t{1} << 47;
+    if (ranks != ranks_there || slot_bytes == 0 || slot_bytes % kPage != 0 || heap_bytes % kPage != 0) return false;
+    return slot_bytes <= kAddressSpace / kSlots / ranks && heap_bytes <= kAddressSpace / ranks;
+  }
 
  private:
   static constexpr std::size_t round(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/sysinfo.h>
 
@@ -57,6 +58,9 @@ Segment Segment::create(std::size_t bytes, const std::string& directory) {
 }
 
 Segment Segment::open(Descriptor file, std::size_t bytes) {
+  struct stat about{};
+  if (fstat(file.get(), &about) != 0 || static_cast<std::size_t>(about.st_size) < bytes)
+    raise(ErrorKind::kStartup, "shared memory of {} bytes is in a file of {}", bytes, about.st_size);
   void* const memory =
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file.get(), 0);
   if (memory == MAP_FAILED)

@@ -54,6 +54,8 @@ class Connecting {
   void follow_invitation(int peer) {
     Invitation invitation;
     await(receive_value(transport_, peer, invitation), peer);
+    if (!is_sound(invitation))
+      raise(ErrorKind::kSessionFailed, "rank {} sent a damaged message: no invitation to connect", peer);
     auto socket = dial(invitation, rank_, Clock::now() + options_.deadline);
     const Verdict own = socket ? Verdict::kGood : Verdict::kBad;
     Verdict theirs = Verdict::kBad;

@@ -3,6 +3,8 @@
 #include <poll.h>
 #include <sys/random.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/event.h"
 
@@ -19,6 +21,13 @@ bool is_same(const Secret& one, const Secret& other) {
   std::byte difference{0};
   for (std::size_t at = 0; at < one.size(); ++at) difference |= one[at] ^ other[at];
   return difference == std::byte{0};
+}
+
+bool is_sound(const Invitation& invitation) {
+  if (invitation.address_count > Invitation::kMostAddresses) return false;
+  return std::ranges::all_of(invitation.addresses, [](const IpAddress& address) {
+    return address.family == IpAddress::Family::kV4 || address.family == IpAddress::Family::kV6;
+  });
 }
 
 bool poll_until(std::span<pollfd> polled, TimePoint until) {

@@ -34,6 +34,9 @@ struct Invitation {
   std::array<IpAddress, kMostAddresses> addresses{};
 };
 
+/// Whether somebody can have written this.
+[[nodiscard]] bool is_sound(const Invitation& invitation);
+
 /// What is said first on a connection.
 struct Greeting {
   Secret secret;

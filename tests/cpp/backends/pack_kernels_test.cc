@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -20,6 +21,7 @@
 #include "backends/cuda/image_cache.h"
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/nvrtc.h"
+#include "base/hash.h"
 
 namespace hora::cuda {
 namespace {
@@ -130,7 +132,8 @@ TEST(EmbeddedKernels, machine_code_has_every_kernel_for_every_architecture) {
   if (output_of("cuobjdump --version").empty()) GTEST_SKIP() << "no cuobjdump";
   const Folder folder;
   const std::string path = folder.path() / "kernels.fatbin";
-  ASSERT_TRUE(write_image(path, fatbin));
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(fatbin.data()), static_cast<std::streamsize>(fatbin.size()));
   std::istringstream architectures{std::string(kArchitectures)};
   for (std::string architecture; architectures >> architecture;) {
     const std::string listed =
@@ -155,6 +158,32 @@ TEST(ImageCache, gives_back_what_was_written_and_leaves_nothing_else) {
   ASSERT_TRUE(write_image(path, image));
   EXPECT_EQ(read_image(path), image);
   EXPECT_EQ(folder.files(), std::vector<std::filesystem::path>{path});
+}
+
+TEST(ImageCache, a_file_that_is_not_as_it_was_written_is_not_used) {
+  const Folder folder;
+  const std::string path = folder.path() / "image";
+  ASSERT_TRUE(write_image(path, std::vector<std::byte>(100, std::byte{7})));
+  for (const std::size_t length : {100u, 8u, 0u}) {
+    std::filesystem::resize_file(path, length);
+    EXPECT_FALSE(read_image(path)) << length;
+  }
+  std::vector<std::byte> sealed = seal(std::vector<std::byte>(100, std::byte{7}));
+  sealed[50] = std::byte{8};
+  EXPECT_FALSE(unseal(sealed));
+}
+
+TEST(ImageCache, a_file_that_others_may_write_is_not_used) {
+  using std::filesystem::perms;
+  const Folder folder;
+  const std::string path = folder.path() / "image";
+  ASSERT_TRUE(write_image(path, std::vector<std::byte>(3)));
+  EXPECT_EQ(std::filesystem::status(path).permissions(), perms::owner_read | perms::owner_write);
+  EXPECT_TRUE(read_image(path));
+  for (const perms others : {perms::group_write, perms::others_write}) {
+    std::filesystem::permissions(path, perms::owner_read | others);
+    EXPECT_FALSE(read_image(path));
+  }
 }
 
 TEST(ImageCache, a_folder_that_cannot_be_made_is_no_error) {

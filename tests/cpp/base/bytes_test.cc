@@ -128,5 +128,34 @@ TEST(Bytes, reading_an_empty_message_is_an_error) {
   EXPECT_NE(error_of({}, [](ByteReader& in) { return in.text(); }), "");
 }
 
+TEST(Bytes, a_number_above_what_it_may_be_is_an_error) {
+  ByteWriter out;
+  out.varint(1000);
+  const Bytes bytes = out.take();
+  EXPECT_EQ(error_of(bytes, [](ByteReader& in) { return in.up_to(1000); }), "");
+  EXPECT_THAT(error_of(bytes, [](ByteReader& in) { return in.up_to(999); }),
+              testing::HasSubstr("1000 is above 999"));
+}
+
+TEST(Bytes, a_number_that_does_not_fit_into_its_type_is_an_error) {
+  for (const std::int64_t value : {std::int64_t{1} << 31, -(std::int64_t{1} << 31) - 1}) {
+    ByteWriter out;
+    out.signed_varint(value);
+    const Bytes bytes = out.take();
+    EXPECT_NE(error_of(bytes, [](ByteReader& in) { return in.signed_number<std::int32_t>(); }), "");
+    EXPECT_EQ(error_of(bytes, [](ByteReader& in) { return in.signed_number<std::int64_t>(); }), "");
+  }
+}
+
+TEST(Bytes, what_is_left_at_the_end_is_an_error) {
+  const auto read_one = [](ByteReader& in) {
+    static_cast<void>(in.varint());
+    in.end();
+    return 0;
+  };
+  EXPECT_EQ(error_of(bytes_of({1}), read_one), "");
+  EXPECT_THAT(error_of(bytes_of({1, 2, 3}), read_one), testing::HasSubstr("2 bytes too many"));
+}
+
 }  // namespace
 }  // namespace hora

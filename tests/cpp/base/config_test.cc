@@ -130,7 +130,26 @@ TEST(Config, every_setting_is_documented) {
                                  "HORA_STREAMING", "HORA_BLOCK_BYTES", "HORA_ALLREDUCE_BETWEEN_HOSTS",
                                  "HORA_PIECE_BYTES_BETWEEN_HOSTS", "HORA_DETERMINISTIC", "HORA_CUDA_LIBRARY",
                                  "HORA_NCCL_LIBRARY", "HORA_CACHE_FOLDER", "HORA_DEVICE_TIMEOUT",
-                                 "HORA_NCCL_BLOCKING", "HORA_WAIT_ON_HOST", "HORA_LOG_LEVEL"));
+                                 "HORA_NCCL_BLOCKING", "HORA_WAIT_ON_HOST", "HORA_STALL_WARNING_SECONDS",
+                                 "HORA_STALL_ABORT_SECONDS", "HORA_BANNER", "HORA_LOG_LEVEL"));
+}
+
+TEST(Config, what_has_to_be_the_same_on_all_ranks_is_documented_as_such) {
+  for (const SettingInfo& row : setting_table()) {
+    const bool is_told = row.meaning.find("The same on all ranks.") != std::string_view::npos;
+    EXPECT_EQ(is_told, static_cast<bool>(row.common)) << row.name;
+  }
+}
+
+TEST(Config, values_that_ranks_compare_do_not_depend_on_how_they_were_written) {
+  EXPECT_EQ(common_values(read({{"HORA_SHARED_MEMORY", "0"}, {"HORA_HOST_SPLIT", "03,2"}})),
+            common_values(read({{"HORA_SHARED_MEMORY", "off"}, {"HORA_HOST_SPLIT", "3,2"}})));
+}
+
+TEST(Config, the_documented_default_of_what_ranks_compare_is_its_value) {
+  std::map<std::string, std::string> documented;
+  for (const SettingInfo& row : setting_table()) documented[std::string(row.name)] = row.fallback;
+  for (const auto& [name, value] : common_values({})) EXPECT_EQ(value, documented.at(name)) << name;
 }
 
 TEST(Config, each_setting_reaches_its_field) {
@@ -154,7 +173,11 @@ TEST(Config, each_setting_reaches_its_field) {
                                   {"HORA_DEVICE_TIMEOUT", "90"},
                                   {"HORA_NCCL_BLOCKING", "true"},
                                   {"HORA_WAIT_ON_HOST", "yes"},
+                                  {"HORA_STALL_WARNING_SECONDS", "7"},
+                                  {"HORA_STALL_ABORT_SECONDS", "11"},
                                   {"HORA_LOG_LEVEL", "debug"}});
+  EXPECT_EQ(settings.stalls.warning, std::chrono::seconds(7));
+  EXPECT_EQ(settings.stalls.abort, std::chrono::seconds(11));
   EXPECT_EQ(settings.device.cuda_library, "/a/libcuda.so.1");
   EXPECT_EQ(settings.device.nccl_library, "/a/libnccl.so.2");
   EXPECT_EQ(settings.device.cache_folder, "/a/cache");

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -22,6 +23,11 @@ TEST(Text, nothing_joins_to_nothing) {
 
 TEST(Text, an_empty_part_keeps_its_place) {
   EXPECT_EQ(join(std::vector<std::string>{"", "b", ""}, ","), ",b,");
+}
+
+TEST(Text, in_a_field_ends_at_the_first_zero_byte_or_with_the_field) {
+  EXPECT_EQ(text_in(std::array<char, 4>{'a', 'b', 0, 'c'}), "ab");
+  EXPECT_EQ(text_in(std::array<char, 2>{'a', 'b'}), "ab");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
 #include <random>
 #include <set>
 
@@ -103,6 +104,30 @@ TEST(RankSet, contains_its_ranks_and_no_others) {
     for (int rank = -1; rank < 40; ++rank)
       EXPECT_EQ(set.contains(rank), std::ranges::find(ranks, rank) != ranks.end()) << rank;
   }
+}
+
+TEST(RankSet, what_is_no_set_of_ranks_is_an_error) {
+  const auto read_runs = [](const std::vector<std::array<std::uint64_t, 3>>& runs) {
+    ByteWriter out;
+    out.varint(runs.size());
+    for (const auto& [first, count, stride] : runs) {
+      out.varint(first);
+      out.varint(count);
+      out.varint(stride);
+    }
+    const Bytes bytes = out.take();
+    ByteReader in(bytes);
+    return RankSet::read(in);
+  };
+  EXPECT_EQ(read_runs({{{0, 3, 2}}, {{5, 1, 1}}}), RankSet({0, 2, 4, 5}));
+  const std::uint64_t huge = std::uint64_t{1} << 63;
+  EXPECT_THROW(read_runs({{{0, 3, 0}}}), Error) << "no stride";
+  EXPECT_THROW(read_runs({{{0, 0, 1}}}), Error) << "no rank";
+  EXPECT_THROW(read_runs({{{huge, 1, 1}}}), Error);
+  EXPECT_THROW(read_runs({{{0, huge, 1}}}), Error);
+  EXPECT_THROW(read_runs({{{0, 2, huge}}}), Error);
+  EXPECT_THROW(read_runs({{{1, kMostRanks, kMostRanks}}}), Error) << "beyond any job";
+  EXPECT_THROW(read_runs({{{0, 3, 2}}, {{4, 1, 1}}}), Error) << "a rank twice";
 }
 
 }  // namespace

@@ -126,5 +126,29 @@ TEST(Key, of_a_join_is_one_for_all_ranks_whatever_they_called_before) {
   EXPECT_EQ(Key::join().process_set, kGlobalSet);
 }
 
+/// Of an allreduce of one tensor; of a new process set where ranks are given.
+Bytes written(Shape shape, std::vector<int> ranks = {}) {
+  ByteWriter out;
+  Signature{.tensors = {{DType::kFloat64, std::move(shape)}}, .ranks = std::move(ranks), .refusal = {}}.write(out);
+  return out.take();
+}
+
+void expect_damaged(const Bytes& bytes) {
+  ByteReader in(bytes);
+  EXPECT_THROW(static_cast<void>(Signature::read(in)), Error);
+}
+
+TEST(Signature, a_shape_whose_size_cannot_be_told_is_an_error) {
+  expect_damaged(written({std::int64_t{1} << 32, std::int64_t{1} << 31}));
+  expect_damaged(written({0, std::int64_t{1} << 62}));
+  expect_damaged(written({-2}));
+  expect_damaged(written({3, Signature::kRagged}));
+}
+
+TEST(Signature, ranks_that_are_not_in_order_are_an_error) {
+  expect_damaged(written({1}, {3, 1}));
+  expect_damaged(written({1}, {1, 1}));
+}
+
 }  // namespace
 }  // namespace hora

@@ -7,7 +7,9 @@
 #include <atomic>
 #include <ostream>
 #include <stdexcept>
+#include <string>
 #include <thread>
+#include <tuple>
 
 #include "api/session.h"
 #include "negotiation/message.h"
@@ -189,6 +191,51 @@ TEST(DyingRankAmongOthers, in_the_last_batch_before_a_departure_does_not_hold_up
               EXPECT_LT(Clock::now() - start, kSoon);
             },
             {.wrap = wrap});
+}
+
+struct Damage {
+  std::string name;
+  std::function<void(Bytes& message)> apply;
+};
+
+class DamagedMessage : public ::testing::TestWithParam<std::tuple<DeathCase, Damage>> {};
+
+const Damage kDamages[] = {
+    {"cut_short", [](Bytes& message) { message.pop_back(); }},
+    {"too_long", [](Bytes& message) { message.push_back(std::byte{1}); }},
+    {"empty", [](Bytes& message) { message.clear(); }},
+    {"of_no_kind", [](Bytes& message) { message.front() = std::byte{0xff}; }},
+};
+
+INSTANTIATE_TEST_SUITE_P(Of, DamagedMessage,
+                         ::testing::Combine(::testing::Values(DeathCase{2, 0, {}}, DeathCase{2, 1, {}},
+                                                              DeathCase{3, 2, {}}, DeathCase{7, 3, {3, 2, 2}},
+                                                              DeathCase{7, 0, {3, 2, 2}}),
+                                            ::testing::ValuesIn(kDamages)),
+                         [](const auto& info) {
+                           return std::get<Damage>(info.param).name + "_" +
+                                  name_of(std::get<DeathCase>(info.param));
+                         });
+
+TEST_P(DamagedMessage, fails_the_session_on_all_ranks_and_names_the_sender) {
+  const auto& [kase, damage] = GetParam();
+  const int sender = kase.dying;
+  std::atomic<bool> is_intact{true};
+  const Disturbance damage_first{.on_post = [&, apply = damage.apply](int, Bytes& message) {
+    if (is_intact.exchange(false)) apply(message);
+  }};
+  run_ranks(kase.size,
+            [&](Session& session) {
+              std::vector<float> values(10, 1.0f);
+              const TimePoint start = Clock::now();
+              const HandlePtr handle = session.submit(allreduce("x", ref(values)));
+              EXPECT_THAT(error_of(session, handle),
+                          HasSubstr(fmt::format("rank {} sent what cannot be: damaged message", sender)));
+              EXPECT_EQ(handle->error()->kind(), ErrorKind::kSessionFailed);
+              EXPECT_LT(Clock::now() - start, kSoon);
+            },
+            {.host_split = kase.host_split, .wrap = disturb(sender, damage_first)});
+  EXPECT_FALSE(is_intact);
 }
 
 }  // namespace

@@ -304,5 +304,36 @@ TEST(Message, a_damaged_one_never_crashes_its_reader) {
   }
 }
 
+TEST(Message, with_bytes_behind_its_end_is_an_error) {
+  const auto longer = [](Bytes message) {
+    message.push_back(std::byte{0});
+    return message;
+  };
+  Cache cache = cache_with(3);
+  EXPECT_THROW(static_cast<void>(decode_announcements(longer(encode(sample_announcements())), cache)), Error);
+  EXPECT_THROW(static_cast<void>(decode_plan(longer(encode(sample_plan(), 3)), cache)), Error);
+  EXPECT_THROW(static_cast<void>(decode_join(longer(encode_join(3)))), Error);
+  EXPECT_THROW(static_cast<void>(decode_waits(longer(encode_waits({})))), Error);
+  EXPECT_THROW(static_cast<void>(decode_departure(longer(encode(Departure{1, "x"})))), Error);
+  EXPECT_THROW(static_cast<void>(decode_failure(longer(encode(Failure{1, "x"})))), Error);
+}
+
+TEST(Message, that_speaks_of_nothing_is_an_error) {
+  Cache cache = cache_with(3);
+  Plan empty;
+  empty.batches.resize(1);
+  EXPECT_THROW(static_cast<void>(decode_plan(encode(empty, 4), cache)), Error);
+  EXPECT_THROW(
+      static_cast<void>(decode_announcements(encode(std::vector<Announcement>{{{"x", 0}, 0, {}, {}}}), cache)),
+      Error);
+}
+
+TEST(Message, an_id_of_a_tensor_of_another_set_is_an_error) {
+  Cache cache = cache_with(3);
+  Plan plan;
+  plan.batches.push_back({.entries = {{{"t3", 0}, shaped({3}), 3}}, .contributors = 1});
+  EXPECT_THROW(static_cast<void>(decode_plan(encode(plan, 4), cache)), Error);
+}
+
 }  // namespace
 }  // namespace hora

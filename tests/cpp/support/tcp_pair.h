@@ -11,7 +11,7 @@
 
 namespace hora::testing {
 
-inline const IpAddress kLoopback{.is_v6 = false, .bytes = {std::byte{127}, {}, {}, std::byte{1}}};
+inline const IpAddress kLoopback{.bytes = {std::byte{127}, {}, {}, std::byte{1}}};
 
 /// Until there is something to do on a connection.
 inline void await_event_on(const TcpSocket& socket, short event) {

@@ -21,7 +21,7 @@ std::string JobShape::to_string() const {
 VirtualJob::VirtualJob(const JobShape& shape, const NegotiatorOptions& options) {
   for (int rank = 0; rank < shape.size(); ++rank) {
     const Topology topology = Topology::split(rank, shape.size(), shape.ranks_per_host);
-    nodes_.push_back({Negotiator(Tree(topology, shape.arity), options), {}, {}, {}, 0});
+    nodes_.push_back({Negotiator(Tree(topology, shape.arity), options), {}, {}, {}, {}, 0});
   }
 }
 
@@ -67,6 +67,15 @@ void VirtualJob::wait(int rank, const Key& key) {
   collect(rank);
 }
 
+void VirtualJob::tick(int rank, TimePoint now, bool waits) {
+  at(rank).on_tick(now, waits);
+  collect(rank);
+}
+
+Negotiator::Stalls VirtualJob::take_stalls(int rank) {
+  return std::exchange(nodes_[static_cast<std::size_t>(rank)].stalls, {});
+}
+
 bool VirtualJob::cut(std::size_t unfinished) {
   if (!at(0).can_cut(unfinished)) return false;
   at(0).cut(unfinished);
@@ -97,6 +106,7 @@ void VirtualJob::collect(int rank) {
     if (plan.departure && !node.departure) node.departure = std::move(plan.departure);
   }
   if (outputs.failure && !node.failure) node.failure = std::move(outputs.failure);
+  node.stalls.add(std::move(outputs.stalls));
 }
 
 std::vector<std::string> describe_batches(const std::vector<Batch>& batches) {

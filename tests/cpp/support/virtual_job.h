@@ -42,6 +42,8 @@ class VirtualJob {
   bool deliver(std::mt19937& random);
   /// A thread of the rank waits for a call on a device.
   void wait(int rank, const Key& key);
+  /// Time passes at a rank.
+  void tick(int rank, TimePoint now, bool waits);
   /// The root plans what is ready, with so many batches on its device; says whether anything was.
   bool cut(std::size_t unfinished = 0);
   /// Delivers and cuts until nothing moves any more. Throws when that does not end.
@@ -51,6 +53,10 @@ class VirtualJob {
   [[nodiscard]] const std::vector<Batch>& batches(int rank) const { return node(rank).batches; }
   [[nodiscard]] const std::optional<Departure>& departure(int rank) const { return node(rank).departure; }
   [[nodiscard]] const std::optional<Failure>& failure(int rank) const { return node(rank).failure; }
+  /// What has come out at a rank about calls that stand still, and forgets it.
+  [[nodiscard]] Negotiator::Stalls take_stalls(int rank);
+  /// A rank takes part in the agreement itself.
+  void collect(int rank);
   /// Batches or departures that came out at a rank after its departure.
   [[nodiscard]] int late_plans(int rank) const { return node(rank).late_plans; }
 
@@ -66,10 +72,10 @@ class VirtualJob {
     std::vector<Batch> batches;
     std::optional<Departure> departure;
     std::optional<Failure> failure;
+    Negotiator::Stalls stalls = {};
     int late_plans = 0;
   };
   [[nodiscard]] const Node& node(int rank) const { return nodes_[static_cast<std::size_t>(rank)]; }
-  void collect(int rank);
 
   std::vector<Node> nodes_;
   std::map<std::pair<int, int>, std::deque<Bytes>> edges_;  // by (from, to); only those with messages

@@ -18,6 +18,22 @@ namespace {
 
 using namespace std::chrono_literals;
 
+TEST(HostLayout, is_sound_only_where_its_ranks_and_pages_are) {
+  const HostLayout layout{3, 2 * kPage, 8 * kPage};
+  EXPECT_TRUE(layout.is_sound(3));
+  EXPECT_FALSE(layout.is_sound(4));
+  EXPECT_FALSE((HostLayout{3, 0, kPage}.is_sound(3)));
+  EXPECT_FALSE((HostLayout{3, kPage + 1, kPage}.is_sound(3)));
+  EXPECT_FALSE((HostLayout{3, kPage, std::size_t{1} << 60}.is_sound(3)));
+  EXPECT_FALSE((HostLayout{3, std::size_t{1} << 60, kPage}.is_sound(3)));
+}
+
+TEST(Segment, in_a_file_that_is_shorter_is_an_error) {
+  const Segment segment = Segment::create(kPage, "");
+  EXPECT_NO_THROW(Segment::open(Descriptor(dup(segment.file())), kPage));
+  EXPECT_THROW(Segment::open(Descriptor(dup(segment.file())), 2 * kPage), Error);
+}
+
 TEST(ShmTransport, a_message_wakes_a_sleeper) {
   run_transports(2,
                  [](Transport& transport) {

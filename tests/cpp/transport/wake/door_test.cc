@@ -99,7 +99,7 @@ TEST(Door, lets_a_peer_in_once) {
 TEST(Dial, goes_on_to_the_next_address) {
   Door door;
   // The first is set aside for documentation and reaches nobody.
-  const IpAddress nobody{.is_v6 = false, .bytes = {std::byte{192}, std::byte{0}, std::byte{2}, std::byte{1}}};
+  const IpAddress nobody{.bytes = {std::byte{192}, std::byte{0}, std::byte{2}, std::byte{1}}};
   const Invitation invitation = door.invite(kPeer, std::array{nobody, kLoopback});
   std::optional<TcpSocket> socket;
   attend(door, [&] { socket = dial(invitation, kPeer, Clock::now() + kLongWait); });
@@ -123,6 +123,20 @@ TEST(Dial, gives_up_where_nobody_answers) {
   const TimePoint start = Clock::now();
   EXPECT_FALSE(dial(invitation, kPeer, start + 20ms).has_value());
   EXPECT_LT(Clock::now() - start, 10s);
+}
+
+TEST(Invitation, with_more_addresses_than_it_holds_is_not_sound) {
+  Invitation invitation;
+  invitation.address_count = Invitation::kMostAddresses;
+  EXPECT_TRUE(is_sound(invitation));
+  ++invitation.address_count;
+  EXPECT_FALSE(is_sound(invitation));
+}
+
+TEST(Invitation, with_an_address_of_no_kind_is_not_sound) {
+  Invitation invitation;
+  invitation.addresses[3].family = static_cast<IpAddress::Family>(7);
+  EXPECT_FALSE(is_sound(invitation));
 }
 
 }  // namespace

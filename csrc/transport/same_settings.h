@@ -1,0 +1,23 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/config.h"
+#include "transport/transport.h"
+
+namespace hora {
+
+/// Makes sure that all ranks of a job bring the same values; all of them call it, before anything depends on
+/// these. Where they do not, throws Error(kStartup) on all ranks alike, with a table of what differs.
+///
+/// Costs a few small messages per rank however many values and ranks there are: only a digest is compared.
+/// The values travel when that differs.
+void require_same(Transport& transport, const std::vector<NamedValue>& own);
+
+/// The table: a line for each value of each name about which ranks differ. The index in `of_ranks` is the
+/// rank.
+[[nodiscard]] std::string describe_differences(std::span<const std::vector<NamedValue>> of_ranks);
+
+}  // namespace hora

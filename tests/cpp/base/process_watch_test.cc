@@ -1,0 +1,115 @@
+#include "base/process_watch.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <utility>
+
+#include "base/event.h"
+#include "base/last_signal.h"
+#include "base/socket.h"
+
+namespace hora {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Hands its parent what lets it be watched.
+struct Child {
+  pid_t process;
+  Descriptor watchable;
+};
+
+template <typename Body>
+Child start_child(Body body) {
+  const LocalListener listener;
+  const TimePoint deadline = Clock::now() + 10s;
+  const pid_t process = fork();
+  if (process == 0) {
+    const LocalSocket socket = LocalSocket::connect(listener.name(), deadline);
+    const Descriptor self = watchable_self();
+    const int number = self.get();
+    socket.send_descriptors({&number, 1}, deadline);
+    body();
+    _exit(0);
+  }
+  const LocalSocket socket = listener.accept(deadline);
+  return {process, std::move(socket.receive_descriptors(1, deadline).front())};
+}
+
+TEST(ProcessWatch, tells_once_of_a_process_that_has_ended_even_as_a_zombie) {
+  ProcessWatch watch;
+  Child child = start_child([] { sleep(10); });
+  watch.add(7, std::move(child.watchable));
+  EXPECT_EQ(watch.take_ended(), std::nullopt);
+  kill(child.process, SIGKILL);
+  const Descriptor bell = make_event();
+  const TimePoint start = Clock::now();
+  await_event(bell.get(), 10s, watch.descriptor());
+  EXPECT_LT(Clock::now() - start, 5s);
+  EXPECT_EQ(watch.take_ended(), 7);
+  EXPECT_EQ(watch.take_ended(), std::nullopt);
+  waitpid(child.process, nullptr, 0);
+}
+
+TEST(ProcessWatch, a_child_of_the_process_does_not_hide_its_end) {
+  ProcessWatch watch;
+  Child child = start_child([] {
+    if (fork() == 0) sleep(2);
+  });
+  watch.add(1, std::move(child.watchable));
+  waitpid(child.process, nullptr, 0);
+  EXPECT_EQ(watch.take_ended(), 1);
+}
+
+TEST(ProcessWatch, this_process_goes_on) {
+  ProcessWatch watch;
+  watch.add(0, watchable_self());
+  EXPECT_EQ(watch.take_ended(), std::nullopt);
+}
+
+/// What a child leaves that dies of a signal.
+std::uint64_t last_signal_of(void (*end)()) {
+  auto* const shared = static_cast<std::atomic<std::uint64_t>*>(
+      mmap(nullptr, sizeof(std::atomic<std::uint64_t>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+           -1, 0));
+  *shared = 0;
+  const pid_t process = fork();
+  if (process == 0) {
+    note_last_signal(shared);
+    end();
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(process, &status, 0);
+  const std::uint64_t left = *shared;
+  munmap(shared, sizeof(*shared));
+  EXPECT_EQ(left, WIFSIGNALED(status) ? static_cast<std::uint64_t>(WTERMSIG(status)) : 0u);
+  return left;
+}
+
+TEST(LastSignal, is_left_and_the_process_dies_of_it) {
+  EXPECT_EQ(last_signal_of([] { kill(getpid(), SIGTERM); }), static_cast<std::uint64_t>(SIGTERM));
+  EXPECT_EQ(last_signal_of([] { raise(SIGBUS); }), static_cast<std::uint64_t>(SIGBUS));
+  EXPECT_EQ(last_signal_of([] {}), 0u);
+}
+
+TEST(LastSignal, leaves_a_handler_of_the_program_in_its_place) {
+  EXPECT_EQ(last_signal_of([] {
+              std::signal(SIGTERM, [](int) { _exit(0); });
+              kill(getpid(), SIGTERM);
+            }),
+            0u);
+}
+
+TEST(LastSignal, has_a_name) {
+  EXPECT_EQ(describe_end(SIGSEGV), "it was ended by signal 11 (Segmentation fault)");
+  EXPECT_EQ(describe_end(0), "it ended without notice");
+}
+
+}  // namespace
+}  // namespace hora
