@@ -221,6 +221,7 @@ void Negotiator::finish(PendingCalls::iterator call) {
   pending.contributors = 0;
   pending.is_waited_for = false;
   pending.since = {};
+  pending.is_told = false;
   pending.partial.clear();
   spare_.push_back(std::move(node));
 }

@@ -149,6 +149,7 @@ class Negotiator {
     int contributors = 0;
     bool is_waited_for = false;
     TimePoint since;                              ///< a tick after the first contribution
+    bool is_told = false;                         ///< that it has waited too long
     std::unordered_map<Source, RankSet> partial;  ///< what only some ranks of a source have announced
   };
 
@@ -226,7 +227,7 @@ class Negotiator {
   bool failed_ = false;                 // a failure has passed
   std::size_t goodbyes_ = 0;
   std::unordered_map<Key, Reported> reported_;
-  bool has_new_reports_ = false;
+  bool has_news_ = false;
   TimePoint waits_since_;   // calls of this rank
   TimePoint joined_since_;  // or since the last plan
   TimePoint next_report_;

@@ -60,6 +60,7 @@ std::vector<StalledCall> Negotiator::find_stalled(TimePoint now) {
   for (auto& [key, pending] : pending_) {
     if (pending.since == TimePoint()) pending.since = now;
     if (now - pending.since < patience()) continue;
+    if (!std::exchange(pending.is_told, true)) has_news_ = true;
     calls.push_back(
         {key, signature_of(pending)->op, seconds_of(now - pending.since), contributors_of(key, pending), {}});
   }
@@ -101,7 +102,7 @@ void Negotiator::tell_parent(std::vector<StalledCall> calls, TimePoint now, bool
   }
   const bool waits_long = waits && now - waits_since_ >= patience();
   const bool is_due = now >= next_report_ && (waits_long || !calls.empty());
-  if (!is_due && !std::exchange(has_new_reports_, false)) return;
+  if (!std::exchange(has_news_, false) && !is_due) return;
   if (is_due) next_report_ = now + patience();
   if (asked_parent_ == TimePoint()) asked_parent_ = now;
   outputs_.messages.push_back({*tree_.parent(), encode(calls)});
@@ -136,7 +137,7 @@ void Negotiator::tell_at_root(std::vector<StalledCall> calls, TimePoint now) {
 }
 
 void Negotiator::take_report(Source child, const std::vector<StalledCall>& calls) {
-  has_new_reports_ = true;
+  has_news_ = true;
   for (const StalledCall& call : calls) {
     require_below(call.made_by, tree_.subtree(child));
     if (!sets_.contains(call.key.process_set)) continue;
