@@ -53,8 +53,8 @@ struct Failure {
 [[nodiscard]] Bytes encode(const Failure& failure);
 [[nodiscard]] Bytes encode_goodbye();
 
-// These throw Error(kSessionFailed) for bytes that no `encode` has written. Whether what they tell makes sense in
-// this job, `plausible.h` knows.
+// These throw Error(kSessionFailed) for bytes that no `encode` has written. Whether what they tell makes
+// sense in this job, `plausible.h` knows.
 
 [[nodiscard]] std::vector<Announcement> decode_announcements(std::span<const std::byte> message,
                                                              const Cache& cache);

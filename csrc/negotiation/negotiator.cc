@@ -542,7 +542,8 @@ Negotiator::Source Negotiator::child_number(int peer) const {
 }
 
 void Negotiator::require_parent(int peer) const {
-  if (tree_.parent() != peer) raise(ErrorKind::kSessionFailed, "it is not the parent of rank {}", tree_.rank());
+  if (tree_.parent() != peer)
+    raise(ErrorKind::kSessionFailed, "it is not the parent of rank {}", tree_.rank());
 }
 
 const Members& Negotiator::members_of(std::int32_t process_set) const {
