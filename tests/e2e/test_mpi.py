@@ -218,7 +218,7 @@ hora.init()
         r"HORA_FUSION_THRESHOLD +33554432 +0,2",
         r"HORA_FUSION_THRESHOLD +77 +1",
         r"HORA_SHARED_MEMORY +false +2",
-        r"HORA_SHARED_MEMORY +true +0-1",
+        r"HORA_SHARED_MEMORY +true +0,1",
     ):
         assert len(re.findall(row, ending.output)) == 3, ending.output
     assert "HORA_PIECE_BYTES" not in ending.output

@@ -44,8 +44,9 @@ def open_interpreter() -> str:
     for candidate in (sys.executable, shutil.which(version, path="/usr/bin:/usr/local/bin")):
         if candidate is None:
             continue
-        trial = subprocess.run([*USER, candidate, "-c", ""], cwd="/", capture_output=True, timeout=20)
-        if trial.returncode == 0:
+        # The first program still starts with what root may read.
+        trial = [*USER, "env", candidate, "-c", ""]
+        if subprocess.run(trial, cwd="/", capture_output=True, timeout=20).returncode == 0:
             return candidate
     pytest.skip(f"no {version} that other users may run")
 

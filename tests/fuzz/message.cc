@@ -22,7 +22,8 @@ void take(std::span<const std::byte> input) {
   switch (kind_of(input)) {
     case MessageKind::kAnnounce: {
       const Cache cache = cache_with_samples();
-      return require_stable(input, [&](auto bytes) { return decode_announcements(bytes, cache); }, encode_any);
+      return require_stable(
+          input, [&](auto bytes) { return decode_announcements(bytes, cache); }, encode_any);
     }
     case MessageKind::kPlan: {
       const auto decode = [](auto bytes) {

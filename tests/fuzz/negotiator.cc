@@ -1,5 +1,5 @@
-// A node of the tree to which calls and messages come in any order. The first byte chooses the rank; then come
-// steps, each a byte and what belongs to it.
+// A node of the tree to which calls and messages come in any order. The first byte chooses the rank; then
+// come steps, each a byte and what belongs to it.
 
 #include "negotiation/negotiator.h"
 

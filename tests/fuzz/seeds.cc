@@ -195,7 +195,8 @@ void add_texts(const Seeds& seeds) {
     seeds.add("settings", std::string(setting.name), bytes_of(line));
   }
   seeds.add("settings", "all", bytes_of(defaults));
-  seeds.add("settings", "split", bytes_of("HORA_HOST_SPLIT=3,2\nHOROVOD_FUSION_THRESHOLD=0\nHOROVOD_RANK=1\n"));
+  seeds.add("settings", "split",
+            bytes_of("HORA_HOST_SPLIT=3,2\nHOROVOD_FUSION_THRESHOLD=0\nHOROVOD_RANK=1\n"));
   seeds.add("image", "sealed", cuda::seal(bytes_of("machine code")));
   ByteWriter values;
   values.varint(300);

@@ -1,6 +1,8 @@
 """Every reader of bytes from outside the process, briefly under libFuzzer (`make fuzz` takes longer).
 
-HORA_FUZZ_SECONDS is the time for each; what was found before lies in `corpus`.
+Fuzzing begins with inputs as they should be, which `seeds.cc` makes, so that they are always as the code
+writes them, and with `corpus`: a small input for each kind of damage that once was taken for good.
+HORA_FUZZ_SECONDS is the time for each target.
 """
 
 from __future__ import annotations

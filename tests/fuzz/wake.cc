@@ -1,5 +1,5 @@
-// What comes over TCP: the first byte says whether to a door at which one rank is expected, or over the connection
-// of a rank that was let in. An invitation, which comes another way, as well.
+// What comes over TCP: the first byte says whether to a door at which one rank is expected, or over the
+// connection of a rank that was let in. An invitation, which comes another way, as well.
 
 #include <poll.h>
 

@@ -12,8 +12,7 @@ void check_versions(std::span<const Card> cards) {
   for (const Card& card : cards) {
     if (card.version == first.version) continue;
     raise(ErrorKind::kSessionFailed, "rank {} has NCCL {}, rank {} has NCCL {}; install the same on all",
-          first.job_rank, describe_version(first.version), card.job_rank,
-          describe_version(card.version));
+          first.job_rank, describe_version(first.version), card.job_rank, describe_version(card.version));
   }
 }
 

@@ -12,7 +12,8 @@ TEST(Tcp, knows_addresses_of_this_machine_loopback_last) {
   const std::vector<IpAddress> addresses = own_addresses();
   ASSERT_FALSE(addresses.empty());
   const IpAddress& last = addresses.back();
-  EXPECT_TRUE(last.family == IpAddress::Family::kV6 ? last.bytes[15] == std::byte{1} : last.bytes[0] == std::byte{127});
+  EXPECT_TRUE(last.family == IpAddress::Family::kV6 ? last.bytes[15] == std::byte{1}
+                                                    : last.bytes[0] == std::byte{127});
 }
 
 TEST(Tcp, carries_bytes_between_both_ends) {

@@ -129,7 +129,8 @@ TEST(Key, of_a_join_is_one_for_all_ranks_whatever_they_called_before) {
 /// Of an allreduce of one tensor; of a new process set where ranks are given.
 Bytes written(Shape shape, std::vector<int> ranks = {}) {
   ByteWriter out;
-  Signature{.tensors = {{DType::kFloat64, std::move(shape)}}, .ranks = std::move(ranks), .refusal = {}}.write(out);
+  Signature{.tensors = {{DType::kFloat64, std::move(shape)}}, .ranks = std::move(ranks), .refusal = {}}.write(
+      out);
   return out.take();
 }
 

@@ -207,15 +207,16 @@ const Damage kDamages[] = {
     {"of_no_kind", [](Bytes& message) { message.front() = std::byte{0xff}; }},
 };
 
+std::string name_of(const ::testing::TestParamInfo<DamagedMessage::ParamType>& info) {
+  return std::get<1>(info.param).name + "_" + name_of(std::get<0>(info.param));
+}
+
 INSTANTIATE_TEST_SUITE_P(Of, DamagedMessage,
                          ::testing::Combine(::testing::Values(DeathCase{2, 0, {}}, DeathCase{2, 1, {}},
                                                               DeathCase{3, 2, {}}, DeathCase{7, 3, {3, 2, 2}},
                                                               DeathCase{7, 0, {3, 2, 2}}),
                                             ::testing::ValuesIn(kDamages)),
-                         [](const auto& info) {
-                           return std::get<Damage>(info.param).name + "_" +
-                                  name_of(std::get<DeathCase>(info.param));
-                         });
+                         [](const auto& info) { return name_of(info); });
 
 TEST_P(DamagedMessage, fails_the_session_on_all_ranks_and_names_the_sender) {
   const auto& [kase, damage] = GetParam();

@@ -323,9 +323,9 @@ TEST(Message, that_speaks_of_nothing_is_an_error) {
   Plan empty;
   empty.batches.resize(1);
   EXPECT_THROW(static_cast<void>(decode_plan(encode(empty, 4), cache)), Error);
-  EXPECT_THROW(
-      static_cast<void>(decode_announcements(encode(std::vector<Announcement>{{{"x", 0}, 0, {}, {}}}), cache)),
-      Error);
+  EXPECT_THROW(static_cast<void>(
+                   decode_announcements(encode(std::vector<Announcement>{{{"x", 0}, 0, {}, {}}}), cache)),
+               Error);
 }
 
 TEST(Message, an_id_of_a_tensor_of_another_set_is_an_error) {

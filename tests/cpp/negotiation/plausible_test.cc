@@ -73,7 +73,8 @@ TEST_F(Implausible, messages_against_the_direction_of_the_tree) {
 
 TEST_F(Implausible, announcements_for_ranks_elsewhere) {
   expect_refused(0, 1, announced(named_request("x"), RankSet({4})), "it speaks for rank 4");
-  expect_refused(0, 1, announced(named_request("x"), RankSet({0, 1})), "2 ranks below it announced 'x', of 1");
+  expect_refused(0, 1, announced(named_request("x"), RankSet({0, 1})),
+                 "2 ranks below it announced 'x', of 1");
   const Request request = named_request("y");
   const Variant own{request.signature, RankSet({1})};
   const Variant foreign{named_request("y", {3}).signature, RankSet({2})};

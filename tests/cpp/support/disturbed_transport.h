@@ -14,7 +14,7 @@ struct Disturbance {
   std::function<void()> on_send;     ///< before bulk data is sent, or a batch goes through shared memory
   std::function<void()> on_receive;  ///< before messages of agreement are looked for
   std::function<void(int peer, Bytes& message)> on_post;  ///< before one is sent; may change it
-  std::function<bool()> holds_data;                             ///< whether bulk data has to wait
+  std::function<bool()> holds_data;                       ///< whether bulk data has to wait
 };
 
 class DisturbedTransport final : public ForwardingTransport {
