@@ -24,6 +24,7 @@ std::size_t Rank::note(const Key& key, const SharedSignature& signature) {
   const std::size_t submission =
       world_.history.submit(tree_.rank(), world_.history.call(key, phase, time), signature);
   in_flight_.emplace(key, submission);
+  parked_.emplace(key, submission);
   world_.tell(tree_.rank(),
               [&] { return fmt::format("submits {} {}", name(signature->op), key.to_string()); });
   return submission;
@@ -163,13 +164,12 @@ void Rank::start(Batch batch) {
 }
 
 std::vector<Part> Rank::take_parts(const Batch& batch) {
-  const bool has_joined = batch.process_set() == kGlobalSet && in_flight_.contains(Key::join());
+  const bool has_joined = batch.process_set() == kGlobalSet && parked_.contains(Key::join());
   std::vector<Part> parts;
   for (const BatchEntry& entry : batch.entries) {
-    const auto found = in_flight_.find(entry.key);
-    if (found != in_flight_.end()) {
+    if (const auto found = parked_.find(entry.key); found != parked_.end()) {
       parts.push_back({found->second});
-      in_flight_.erase(found);
+      parked_.erase(found);
     } else {
       parts.push_back({has_joined ? Part::kAbsent : Part::kNotSubmitted});
     }
@@ -188,7 +188,7 @@ void Rank::launch(std::size_t run) {
 void Rank::run_on_device() {
   const Batch& batch = record().runs[on_device_.front()].batch;
   executions_.begin(batch.number, world_.history.sets[batch.process_set()].size(), [this] {
-    if (is_over()) return;
+    if (record().is_dead || record().failure) return;
     on_device_.pop_front();
     record().unfinished_on_device = on_device_.size();
     if (!on_device_.empty()) run_on_device();
@@ -221,10 +221,8 @@ void Rank::apply_set_change(const Batch& batch) {
       return;
     case OpKind::kRemoveProcessSet:
       removed_sets_.insert(set);
-      for (const auto& [key, submission] : std::unordered_map(in_flight_)) {
-        if (key.process_set != set) continue;
-        in_flight_.erase(key);
-        settle({submission}, Submission::Outcome::kFailed);
+      for (const auto& [key, submission] : std::unordered_map(parked_)) {
+        if (key.process_set == set) settle({submission}, Submission::Outcome::kFailed);
       }
       return;
     default:
@@ -236,7 +234,10 @@ void Rank::settle(const Part& part, Submission::Outcome outcome) {
   if (part.submission >= Part::kNotSubmitted) return;
   Submission& submission = world_.history.submissions[part.submission];
   submission.outcome = outcome;
-  in_flight_.erase(world_.history.calls[submission.call].key);
+  const Key& key = world_.history.calls[submission.call].key;
+  in_flight_.erase(key);
+  if (const auto parked = parked_.find(key); parked != parked_.end() && parked->second == part.submission)
+    parked_.erase(parked);
   if (on_progress) world_.events.after(0, [this] { on_progress(); });
 }
 
@@ -257,13 +258,8 @@ void Rank::end() {
   if (ended_) return;
   ended_ = true;
   agreed_.clear();
-  const auto fail_part = [this](const Part& part) {
-    if (part.submission < Part::kNotSubmitted)
-      world_.history.submissions[part.submission].outcome = Submission::Outcome::kFailed;
-  };
-  if (running_) std::ranges::for_each(record().runs[*running_].parts, fail_part);
-  for (const auto& [key, submission] : in_flight_) fail_part({submission});
-  in_flight_.clear();
+  for (const auto& [key, submission] : std::exchange(in_flight_, {}))
+    world_.history.submissions[submission].outcome = Submission::Outcome::kFailed;
 }
 
 }  // namespace hora::simulation

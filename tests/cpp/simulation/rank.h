@@ -74,7 +74,8 @@ class Rank {
   const Tree tree_;
   const std::size_t at_;
   Negotiator negotiator_;
-  std::unordered_map<Key, std::size_t> in_flight_;             // submissions
+  std::unordered_map<Key, std::size_t> in_flight_;             // submissions that are not settled
+  std::unordered_map<Key, std::size_t> parked_;                // those that no batch has taken
   std::map<std::int32_t, std::uint64_t> unnamed_;              // calls so far, by set
   std::map<std::pair<std::int32_t, std::string>, int> times_;  // named calls so far, by set
   std::unordered_set<std::int32_t> removed_sets_;

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <string>
+#include <utility>
 
 #include "base/text.h"
 
@@ -20,7 +23,7 @@ bool one_in(std::mt19937& random, int many) {
 
 testing::JobShape make_shape(std::mt19937& random, std::uint32_t seed) {
   if (seed % kManyRanksEvery == 0) return {std::vector<int>(kManyRanks / 8, 8), 16};
-  constexpr int kMost[] = {4, 8, 16, 64};
+  constexpr int kMost[] = {6, 16, 64, 64};
   testing::JobShape shape = testing::random_shape(random, kMost[random() % 4]);
   if (shape.size() == 1) shape.ranks_per_host.push_back(1);
   return shape;
@@ -79,7 +82,7 @@ class ProgramMaker {
   Phase make_phase() {
     Phase phase;
     phase.ends_with_join = ranks_join_ && !one_in(random_, 4);
-    const int steps = 1 + below(random_, 4);
+    const int steps = 1 + below(random_, 6);
     const int common = phase.ends_with_join ? 1 + below(random_, steps) : steps;
     for (int step = 0; step < steps; ++step) phase.steps.push_back(make_step(step < common));
     for (int rank = 0; rank < scenario_.size(); ++rank)
@@ -131,17 +134,27 @@ class ProgramMaker {
   }
 
   Call make_call(const std::string& name, int set) {
+    Call call{name, choose_signature(name, set), set};
+    if (ranks_disagree_ && one_in(random_, 12)) disagree(call, members(set));
+    return call;
+  }
+
+  /// Mostly one that the name has had before, as in training.
+  SharedSignature choose_signature(const std::string& name, int set) {
+    std::vector<SharedSignature>& known = known_[{set, name}];
+    if (known.empty() || one_in(random_, 6)) known.emplace_back(make_signature(members(set)));
+    return known[random_() % known.size()];
+  }
+
+  Signature make_signature(const std::vector<int>& ranks) {
     constexpr OpKind kOps[] = {OpKind::kAllreduce, OpKind::kAllreduce,     OpKind::kAllreduce,
                                OpKind::kBroadcast, OpKind::kReducescatter, OpKind::kAllgather,
                                OpKind::kAlltoall,  OpKind::kBarrier};
-    const std::vector<int>& ranks = members(set);
     Signature signature;
     signature.op = kOps[random_() % 8];
     if (signature.op == OpKind::kBroadcast) signature.root = ranks[random_() % ranks.size()];
     if (signature.op != OpKind::kBarrier) add_tensors(signature);
-    Call call{name, signature, set};
-    if (ranks_disagree_ && one_in(random_, 8)) disagree(call, ranks);
-    return call;
+    return signature;
   }
 
   void add_tensors(Signature& signature) {
@@ -192,6 +205,7 @@ class ProgramMaker {
   int devices_;  // 0: no call is on a device, 1: some, 2: all
   bool ranks_join_;
   bool ranks_disagree_;
+  std::map<std::pair<int, std::string>, std::vector<SharedSignature>> known_;  // by set and name
   std::vector<bool> added_;
   std::vector<bool> removed_;
 };

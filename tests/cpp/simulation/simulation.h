@@ -26,6 +26,7 @@ class Simulation {
   const History& run();
   /// Whether the fault that was asked for had an occasion.
   [[nodiscard]] bool fault_happened() const { return world_.saboteur.done(); }
+  [[nodiscard]] Time now() const { return world_.events.now(); }
 
  private:
   void run_until_quiet();

@@ -20,6 +20,23 @@ TEST_P(Seeds, keep_every_invariant) {
 
 INSTANTIATE_TEST_SUITE_P(Portion, Seeds, ::testing::Range(std::uint32_t{0}, kPortions));
 
+TEST(Simulation, give_the_same_job_every_time) {
+  for (std::uint32_t seed = 1; seed <= 20; ++seed) {
+    const Scenario scenario = make_scenario(seed);
+    Simulation first(scenario, {});
+    Simulation second(scenario, {});
+    const History& history = first.run();
+    const History& again = second.run();
+    EXPECT_EQ(first.now(), second.now());
+    ASSERT_EQ(history.submissions.size(), again.submissions.size());
+    for (std::size_t each = 0; each < history.submissions.size(); ++each) {
+      EXPECT_EQ(history.submissions[each].rank, again.submissions[each].rank);
+      EXPECT_EQ(history.submissions[each].call, again.submissions[each].call);
+      EXPECT_EQ(history.submissions[each].outcome, again.submissions[each].outcome);
+    }
+  }
+}
+
 /// Whatever is planted in the jobs of some seeds is found in at least one, and nothing is found in the same
 /// jobs without it.
 void expect_found(Fault fault) {
