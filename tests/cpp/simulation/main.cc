@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -12,6 +13,7 @@
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 
 #include "simulation/seeds.h"
 
@@ -24,6 +26,14 @@ struct Options {
   bool soaks = false;
 };
 
+std::uint32_t number(const std::string& text) {
+  std::uint32_t read = 0;
+  const auto [end, trouble] = std::from_chars(text.data(), text.data() + text.size(), read);
+  if (trouble != std::errc() || end != text.data() + text.size())
+    throw std::invalid_argument("'" + text + "' is no seed");
+  return read;
+}
+
 Options parse(int count, char** arguments) {
   Options options;
   for (int at = 1; at < count; ++at) {
@@ -33,7 +43,7 @@ Options parse(int count, char** arguments) {
       return std::string(arguments[at]);
     };
     if (name == "--seed") {
-      options.seed = static_cast<std::uint32_t>(std::stoul(value()));
+      options.seed = number(value());
     } else if (name == "--fault") {
       options.simulation.fault = fault_of(value());
     } else if (name == "--verbose") {
