@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 PYTHON_IN_VENV := .venv/bin/python
 
-.PHONY: help setup demo test lint bench targets cpp-test asan tsan fuzz arm64 clean
+.PHONY: help setup demo test lint bench targets cpp-test soak asan tsan fuzz arm64 clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -34,6 +34,10 @@ lint: ## clang-format, ruff, mypy, layers
 cpp-test: ## the C++ tests only
 	@scripts/setup.sh test
 	@ctest --preset dev
+
+soak: ## simulate the agreement of random jobs until stopped; prints how to replay one that fails
+	@scripts/setup.sh test
+	@build/dev/tests/cpp/hora_simulation --soak
 
 asan: ## the C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@scripts/setup.sh test

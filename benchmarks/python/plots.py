@@ -32,13 +32,13 @@ COLOURS = {
 }
 
 
-def figure(columns: int, height: float = 3.4) -> Any:
+def figure(columns: int, height: float = 3.4, rows: int = 1) -> Any:
     """Return an empty figure with some plots side by side, or None without matplotlib."""
     if Figure is None:
         return None
     rcParams["svg.fonttype"], rcParams["font.size"] = "none", 8
-    drawn = Figure(figsize=(4.4 * columns, height), layout="constrained")
-    drawn.subplots(1, columns)
+    drawn = Figure(figsize=(4.4 * columns, height * rows), layout="constrained")
+    drawn.subplots(rows, columns)
     return drawn
 
 

@@ -11,11 +11,11 @@ namespace hora {
 /// A process set as one node of the tree sees it: which of those that announce to it have members.
 class Members {
  public:
-  /// `ranks` ascending.
-  Members(const Tree& tree, std::vector<int> ranks);
+  Members(const Tree& tree, RankSet ranks);
+  /// All ranks of the job; costs each node no more than a count for each child.
+  [[nodiscard]] static Members all(const Tree& tree);
 
-  [[nodiscard]] const std::vector<int>& ranks() const { return ranks_; }
-  [[nodiscard]] bool contains(int rank) const;
+  [[nodiscard]] const RankSet& ranks() const { return ranks_; }
   [[nodiscard]] bool has_self() const { return has_self_; }
   /// Number of members below a child.
   [[nodiscard]] int below(std::size_t child) const { return below_[child]; }
@@ -25,7 +25,9 @@ class Members {
   [[nodiscard]] std::size_t sources() const { return sources_; }
 
  private:
-  std::vector<int> ranks_;
+  Members(RankSet ranks, bool has_self, std::vector<int> below);
+
+  RankSet ranks_;
   bool has_self_;
   std::vector<int> below_;
   int in_subtree_;

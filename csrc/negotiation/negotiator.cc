@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
-#include <numeric>
 #include <utility>
 
 #include "base/error.h"
@@ -51,9 +50,7 @@ Negotiator::Negotiator(Tree tree, NegotiatorOptions options)
       cache_(options.cache_capacity) {
   if (tree_.parent()) neighbours_.push_back(*tree_.parent());
   joined_below_.resize(tree_.children().size());
-  std::vector<int> all(static_cast<std::size_t>(tree_.job_size()));
-  std::iota(all.begin(), all.end(), 0);
-  sets_.emplace(kGlobalSet, Members(tree_, std::move(all)));
+  sets_.emplace(kGlobalSet, Members::all(tree_));
 }
 
 bool Negotiator::on_submit(const Request& request) {
@@ -382,7 +379,7 @@ RankSet Negotiator::ranks_of(Source source, const Pending& pending, const Member
   if (source == kSelf) return RankSet::single(tree_.rank());
   if (const auto found = pending.partial.find(source); found != pending.partial.end()) return found->second;
   std::vector<int> ranks = tree_.subtree(source).to_vector();
-  std::erase_if(ranks, [&](int rank) { return !members.contains(rank); });
+  std::erase_if(ranks, [&](int rank) { return !members.ranks().contains(rank); });
   return RankSet(std::move(ranks));
 }
 
@@ -397,7 +394,7 @@ std::vector<int> Negotiator::absent_from(const Key& key, const Pending& pending)
   const Members& members = sets_.at(key.process_set);
   if (pending.contributors == members.in_subtree()) return {};
   const RankSet contributors = contributors_of(key, pending);
-  std::vector<int> absent = members.ranks();
+  std::vector<int> absent = members.ranks().to_vector();
   std::erase_if(absent, [&](int rank) { return contributors.contains(rank); });
   return absent;
 }
@@ -483,7 +480,7 @@ void Negotiator::decide_set_change(Batch& batch) {
   if (signature.op == OpKind::kAddProcessSet) batch.value = ++last_set_;
   if (signature.op != OpKind::kRemoveProcessSet) return;
   const auto found = std::ranges::find_if(sets_, [&](const auto& set) {
-    return set.first != kGlobalSet && set.second.ranks() == signature.ranks;
+    return set.first != kGlobalSet && set.second.ranks() == RankSet(signature.ranks);
   });
   if (found != sets_.end()) {
     batch.value = found->first;
@@ -525,7 +522,7 @@ void Negotiator::apply_set_change(const Batch& batch) {
       std::ranges::fill(joined_below_, 0);
       return;
     case OpKind::kAddProcessSet:
-      sets_.emplace(process_set, Members(tree_, batch.signature().ranks));
+      sets_.emplace(process_set, Members(tree_, RankSet(batch.signature().ranks)));
       return;
     case OpKind::kRemoveProcessSet:
       sets_.erase(process_set);

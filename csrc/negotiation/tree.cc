@@ -23,11 +23,11 @@ std::vector<int> heap_children(int position, int size, int arity) {
 
 }  // namespace
 
-Tree::Tree(const Topology& topology, int arity) : rank_(topology.rank()), job_size_(topology.size()) {
+Tree::Tree(const Topology& topology, int rank, int arity) : rank_(rank), job_size_(topology.size()) {
   const int host = topology.host_of(rank_);
   const std::vector<int>& local = topology.ranks_on(host);
   const auto local_size = static_cast<int>(local.size());
-  const int local_rank = topology.local_rank();
+  const auto local_rank = static_cast<int>(std::ranges::lower_bound(local, rank) - local.begin());
 
   if (local_rank > 0) {
     parent_ = local[static_cast<std::size_t>((local_rank - 1) / arity)];

@@ -16,7 +16,9 @@ namespace hora {
 /// its logarithm. Pure arithmetic on the topology.
 class Tree {
  public:
-  Tree(const Topology& topology, int arity);
+  Tree(const Topology& topology, int arity) : Tree(topology, topology.rank(), arity) {}
+  /// The place of any rank.
+  Tree(const Topology& topology, int rank, int arity);
 
   [[nodiscard]] bool is_root() const { return !parent_; }
   [[nodiscard]] int rank() const { return rank_; }

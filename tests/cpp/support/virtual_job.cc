@@ -19,10 +19,9 @@ std::string JobShape::to_string() const {
 }
 
 VirtualJob::VirtualJob(const JobShape& shape, const NegotiatorOptions& options) {
-  for (int rank = 0; rank < shape.size(); ++rank) {
-    const Topology topology = Topology::split(rank, shape.size(), shape.ranks_per_host);
-    nodes_.push_back({Negotiator(Tree(topology, shape.arity), options), {}, {}, {}, {}, 0});
-  }
+  const Topology topology = Topology::split(0, shape.size(), shape.ranks_per_host);
+  for (int rank = 0; rank < shape.size(); ++rank)
+    nodes_.push_back({Negotiator(Tree(topology, rank, shape.arity), options), {}, {}, {}, {}, 0});
 }
 
 void VirtualJob::submit(int rank, const Request& request) {
