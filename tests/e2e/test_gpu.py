@@ -423,9 +423,9 @@ hora.init()
 cuda = driver().library
 cuda.fake_cuda_counts.restype = counted(
     "allocations frees live_bytes events_created events_destroyed streams_created streams_destroyed kernels "
-    "copies host_functions synchronizations fills host_allocations host_frees calls_from_host_functions"
+    "copies host_functions synchronizations fills calls_from_host_functions"
 )
-STILL = "allocations frees synchronizations events_destroyed streams_created host_allocations".split()
+STILL = "allocations frees synchronizations events_destroyed streams_created".split()
 
 def counts():
     found = cuda.fake_cuda_counts()
