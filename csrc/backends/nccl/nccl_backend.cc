@@ -17,51 +17,18 @@ using cuda::DeviceScope;
 
 namespace {
 
-// Less would make packing slower than sending tensors one by one.
-constexpr std::size_t kLeastStaging = std::size_t{1} << 20;
 // How often NCCL is asked whether it has lost a peer.
 constexpr auto kCheckInterval = std::chrono::milliseconds(20);
 
 }  // namespace
 
-/// What a device rings when it comes to a certain place. It may still ring when the session has ended.
-struct NcclBackend::Doorbell {
-  std::mutex mutex;
-  std::function<void()> ring;
-  bool is_armed = false;
-
-  /// Given to the driver, which calls it on a thread of its own; nothing of CUDA may be called there.
-  static void on_arrival(void* data) {
-    const std::unique_ptr<std::shared_ptr<Doorbell>> own(static_cast<std::shared_ptr<Doorbell>*>(data));
-    Doorbell& bell = **own;
-    const std::lock_guard lock(bell.mutex);
-    bell.is_armed = false;
-    if (bell.ring) bell.ring();
-  }
-};
-
-/// Where tensors travel packed: memory that NCCL can register with the network. Its users on the device
-/// follow each other on one stream, so one piece of memory serves all.
-struct NcclBackend::Staging {
-  std::shared_ptr<const Nccl> nccl;
-  std::shared_ptr<cuda::Device> device;
-  std::span<std::byte> memory;
-
-  ~Staging() {
-    if (memory.empty() || device->is_abandoned()) return;
-    const DeviceScope scope(*device);
-    static_cast<void>(nccl->memory_free(memory.data()));
-  }
-};
-
 NcclBackend::NcclBackend(const Settings& settings)
     : settings_(settings.device),
-      wanted_staging_(std::max<std::size_t>(settings.fusion_threshold, kLeastStaging)),
+      wanted_staging_(settings.fusion_threshold),
       doorbell_(std::make_shared<Doorbell>()) {}
 
 NcclBackend::~NcclBackend() {
-  const std::lock_guard lock(doorbell_->mutex);
-  doorbell_->ring = nullptr;
+  doorbell_->take_off();
 }
 
 bool NcclBackend::accepts(const Batch& batch) const {
@@ -189,18 +156,8 @@ DeviceSet& NcclBackend::set_of(std::int32_t process_set, const Group& group) {
 
 bool NcclBackend::set_up_packing(bool may_be_short) {
   const DeviceScope scope(*device_);
-  staging_ = std::make_shared<Staging>(Staging{library_.nccl, device_, {}});
-  void* memory = nullptr;
-  std::size_t bytes = wanted_staging_;
-  while (library_.nccl->memory_allocate(&memory, bytes) != Result::kSuccess) {
-    if (!may_be_short) return false;
-    if (bytes <= kLeastStaging) {
-      raise(ErrorKind::kInvalidArgument, "GPU {} has no {} bytes left in which tensors could be packed",
-            device_->number(), bytes);
-    }
-    bytes /= 2;
-  }
-  staging_->memory = {static_cast<std::byte*>(memory), bytes};
+  staging_ = Staging::allocate(library_.nccl, device_, wanted_staging_, may_be_short);
+  if (!staging_) return false;
   cuda::LoadedKernels loaded = cuda::load_pack_kernels(device_->driver(), device_->number(),
                                                        {settings_.library_folders, settings_.cache_folder});
   kernels_ = std::move(loaded.kernels);
@@ -212,12 +169,12 @@ bool NcclBackend::set_up_packing(bool may_be_short) {
 /// members.
 DeviceSet NcclBackend::make_set(const Group& group) {
   const Agreement agreed = introduce(group, *library_.nccl, *device_,
-                                     {library_.version, staging_->memory.size(), kernels_ != nullptr});
+                                     {library_.version, staging_->memory().size(), kernels_ != nullptr});
   DeviceSet set;
   set.communicator = std::make_unique<Communicator>(
       library_.nccl, device_, agreed.id, group.rank(), group.size(),
       CommunicatorOptions{settings_.timeout, settings_.blocking}, [&group] { group.pump(); });
-  set.staging = staging_->memory.first(agreed.staging_bytes);
+  set.staging = staging_->memory().first(agreed.staging_bytes);
   set.kernels = agreed.have_kernels ? kernels_.get() : nullptr;
   return set;
 }
@@ -233,21 +190,8 @@ std::size_t NcclBackend::unfinished(TimePoint now) {
 }
 
 void NcclBackend::ring_at_next_end(std::function<void()> ring) {
-  const std::shared_ptr<LaunchedBatch> oldest = launched_.oldest();
-  if (!oldest) return;
-  {
-    const std::lock_guard lock(doorbell_->mutex);
-    if (doorbell_->is_armed) return;
-    doorbell_->is_armed = true;
-    doorbell_->ring = std::move(ring);
-  }
-  const DeviceScope scope(*device_);
-  const cuda::Driver& driver = device_->driver();
-  oldest->hold(device_->side_stream());
-  auto own = std::make_unique<std::shared_ptr<Doorbell>>(doorbell_);
-  check(driver, driver.launch_host_function(device_->side_stream(), &Doorbell::on_arrival, own.get()),
-        "cuLaunchHostFunc");
-  static_cast<void>(own.release());
+  if (const std::shared_ptr<LaunchedBatch> oldest = launched_.oldest())
+    doorbell_->ring_after(*oldest, *device_, std::move(ring));
 }
 
 void NcclBackend::forget(std::int32_t process_set, const Meanwhile& meanwhile) {

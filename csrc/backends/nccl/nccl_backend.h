@@ -11,9 +11,11 @@
 #include "backends/backend.h"
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/memory_pool.h"
+#include "backends/nccl/doorbell.h"
 #include "backends/nccl/lane.h"
 #include "backends/nccl/launched.h"
 #include "backends/nccl/nccl_library.h"
+#include "backends/nccl/staging.h"
 #include "backends/tensors.h"
 
 namespace hora::nccl {
@@ -43,9 +45,6 @@ class NcclBackend final : public Backend {
   void fail(const Error& error) noexcept override;
 
  private:
-  struct Doorbell;
-  struct Staging;
-
   [[nodiscard]] bool open(int device, bool may_be_short);
   void require_open(int device);
   [[nodiscard]] DeviceSet& set_of(std::int32_t process_set, const Group& group);
@@ -72,7 +71,7 @@ class NcclBackend final : public Backend {
   LaunchedBatches launched_;
   TimePoint last_check_;
   BatchTensors tensors_;
-  std::shared_ptr<Doorbell> doorbell_;
+  const std::shared_ptr<Doorbell> doorbell_;
 };
 
 }  // namespace hora::nccl
