@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,6 +12,8 @@
 #include "base/clock.h"
 
 namespace hora {
+
+class Stragglers;
 
 /// What is fixed about how data moves; the rest is chosen.
 struct RouteSettings {
@@ -31,6 +34,7 @@ struct DeviceSettings {
   bool blocking = false;
   bool waits_on_host = false;
   std::function<void()> free_memory = {};  ///< asks the framework to give unused memory of the device back
+  std::shared_ptr<Stragglers> stragglers = {};  ///< of the process; null: those of the session alone
 };
 
 /// Every setting of the library, read once when a session starts. Defaults are the member initialisers.

@@ -19,12 +19,30 @@ namespace {
 
 // How often NCCL is asked whether it has lost a peer.
 constexpr auto kCheckInterval = std::chrono::milliseconds(20);
+// How long NCCL may be at giving up a communicator, where it may be at other calls longer.
+constexpr Duration kAbortLimit = std::chrono::seconds(10);
 
 }  // namespace
+
+/// What the device may be at until the last communicator is aborted. Then it is given back, and never if one
+/// cannot be.
+struct NcclBackend::Needs {
+  std::shared_ptr<cuda::Device> device;
+  std::shared_ptr<void> batches;
+  std::shared_ptr<Staging> staging;
+  std::unique_ptr<cuda::PackKernels> kernels;
+
+  ~Needs() {
+    device->take_back();
+    const DeviceScope scope(*device);
+    kernels.reset();
+  }
+};
 
 NcclBackend::NcclBackend(const Settings& settings)
     : settings_(settings.device),
       wanted_staging_(settings.fusion_threshold),
+      stragglers_(settings_.stragglers ? settings_.stragglers : std::make_shared<Stragglers>()),
       doorbell_(std::make_shared<Doorbell>()) {}
 
 NcclBackend::~NcclBackend() {
@@ -173,7 +191,8 @@ DeviceSet NcclBackend::make_set(const Group& group) {
   DeviceSet set;
   set.communicator = std::make_unique<Communicator>(
       library_.nccl, device_, agreed.id, group.rank(), group.size(),
-      CommunicatorOptions{settings_.timeout, settings_.blocking}, [&group] { group.pump(); });
+      CommunicatorOptions{settings_.timeout, settings_.blocking, stragglers_, abort_limit()},
+      [&group] { group.pump(); });
   set.staging = staging_->memory().first(agreed.staging_bytes);
   set.kernels = agreed.have_kernels ? kernels_.get() : nullptr;
   return set;
@@ -219,16 +238,20 @@ void NcclBackend::close(const Meanwhile& meanwhile) {
   staging_.reset();
 }
 
-/// What the device may still touch stays where it is until the last communicator is aborted, for good if one
-/// cannot be.
+Duration NcclBackend::abort_limit() const {
+  return std::min(settings_.timeout, kAbortLimit);
+}
+
+/// Giving memory back can wait for what the program has put on the device, so it has a thread of its own,
+/// too.
 void NcclBackend::fail(const Error& error) noexcept {
   if (!is_open_) return;
   device_->abandon();
-  static_cast<void>(kernels_.release());
   try {
-    const auto needs = std::make_shared<std::pair<std::shared_ptr<void>, std::shared_ptr<Staging>>>(
-        launched_.fail(error), std::move(staging_));
-    for (auto& [number, set] : sets_) set.communicator->abort([needs] {});
+    const std::shared_ptr<Needs> needs(
+        new Needs{device_, launched_.fail(error), std::move(staging_), std::move(kernels_)});
+    for (auto& [number, set] : sets_) set.communicator->abort(needs);
+    stragglers_->start("giving GPU memory back", abort_limit(), [needs] {});
   } catch (const std::exception& another) {
     log_error(fmt::format("communicators could not be aborted: {}", another.what()));
   }

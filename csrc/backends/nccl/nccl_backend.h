@@ -17,6 +17,7 @@
 #include "backends/nccl/nccl_library.h"
 #include "backends/nccl/staging.h"
 #include "backends/tensors.h"
+#include "base/stragglers.h"
 
 namespace hora::nccl {
 
@@ -45,6 +46,8 @@ class NcclBackend final : public Backend {
   void fail(const Error& error) noexcept override;
 
  private:
+  struct Needs;
+
   [[nodiscard]] bool open(int device, bool may_be_short);
   void require_open(int device);
   [[nodiscard]] DeviceSet& set_of(std::int32_t process_set, const Group& group);
@@ -53,10 +56,12 @@ class NcclBackend final : public Backend {
   void wait_for_inputs(std::span<const Submission> calls) const;
   void keep(const std::shared_ptr<LaunchedBatch>& launched, std::span<Submission> calls);
   void wait_until_idle(const Meanwhile& meanwhile);
+  [[nodiscard]] Duration abort_limit() const;
   void launch(const Batch& batch, std::span<Submission> calls, const Group& group, LaunchedBatch& launched);
 
   const DeviceSettings settings_;
   const std::size_t wanted_staging_;
+  const std::shared_ptr<Stragglers> stragglers_;
   std::mutex mutex_;
   std::shared_ptr<cuda::Device> device_;
   NcclLibrary library_;
