@@ -23,8 +23,9 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  /// Looks at a call of this rank that is about to be submitted, on its thread. Throws what is wrong with it.
-  virtual void prepare(Submission&) {}
+  /// Looks at a call of this rank, among so many members of its process set, that is about to be submitted;
+  /// on its thread. Throws what is wrong with it.
+  virtual void prepare(Submission&, int /*members*/) {}
 
   /// Whether it runs this batch: a function of agreed data only, so that all ranks pick the same backend.
   [[nodiscard]] virtual bool accepts(const Batch& batch) const = 0;

@@ -80,9 +80,9 @@ Engine::~Engine() {
   leave();
 }
 
-void Engine::prepare(Submission& submission) {
+void Engine::prepare(Submission& submission, int members) {
   if (submission.ready.place.device < 0) return;
-  for (const auto& backend : backends_) backend->prepare(submission);
+  for (const auto& backend : backends_) backend->prepare(submission, members);
   if (submission.request.signature.device != DeviceKind::kHost) uses_device_ = true;
 }
 

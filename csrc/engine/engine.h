@@ -53,7 +53,7 @@ class Engine {
   [[nodiscard]] const Counters& counters() const { return counters_; }
 
   /// Looks at a call before it is submitted; throws what is wrong with it on this rank.
-  void prepare(Submission& submission);
+  void prepare(Submission& submission, int members);
   void submit(Submission submission);
   /// See Session::Together.
   void hold() { submissions_.hold(); }

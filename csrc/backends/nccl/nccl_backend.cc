@@ -22,6 +22,17 @@ constexpr auto kCheckInterval = std::chrono::milliseconds(20);
 // How long NCCL may be at giving up a communicator, where it may be at other calls longer.
 constexpr Duration kAbortLimit = std::chrono::seconds(10);
 
+/// A null stands for what was not put aside.
+std::vector<cuda::MemoryPool::Reserve> take_reserves(std::span<Submission> calls) {
+  std::vector<cuda::MemoryPool::Reserve> reserves;
+  for (Submission& call : calls) {
+    call.reserved.resize(call.is_absent ? 1 : call.reserved.size());
+    for (const std::shared_ptr<void>& each : std::exchange(call.reserved, {}))
+      reserves.push_back(std::static_pointer_cast<cuda::MemoryPool::Block>(each));
+  }
+  return reserves;
+}
+
 }  // namespace
 
 /// What the device may be at until the last communicator is aborted. Then it is given back, and never if one
@@ -78,7 +89,28 @@ void NcclBackend::require_open(int device) {
   static_cast<void>(open(device, true));
 }
 
-void NcclBackend::prepare(Submission& submission) {
+/// Null when there is not enough. Here, on a thread of the program, the framework can be asked to give memory
+/// back.
+cuda::MemoryPool::Reserve NcclBackend::reserve(std::size_t bytes) {
+  cuda::MemoryPool::Reserve reserve = pool_->reserve(bytes);
+  if (reserve || !settings_.free_memory) return reserve;
+  settings_.free_memory();
+  return pool_->reserve(bytes);
+}
+
+/// As if all ranks passed as many rows as this one.
+void NcclBackend::reserve_results(Submission& submission, int members) {
+  const Signature& signature = submission.request.signature;
+  if (!op_spec(signature.op).ragged_first) return;
+  if (pool_->take_shortage() && settings_.free_memory) settings_.free_memory();  // of an earlier call
+  const std::int64_t times = signature.op == OpKind::kAllgather ? members : 1;
+  for (std::size_t tensor = 0; tensor < submission.tensors.size(); ++tensor) {
+    const auto rows = static_cast<std::size_t>(submission.tensors[tensor].rows * times);
+    submission.reserved.push_back(reserve(signature.tensors[tensor].row_bytes() * rows));
+  }
+}
+
+void NcclBackend::prepare(Submission& submission, int members) {
   const DevicePlace place = submission.ready.place;
   if (submission.tensors.empty()) {
     // A join: a script may pass the device also where it is not needed, or where there is none.
@@ -95,6 +127,7 @@ void NcclBackend::prepare(Submission& submission) {
   const cuda::Stream stream = cuda::to_stream(place.stream);
   const DeviceScope scope(*device_);
   device_->require_no_capture(place.stream);
+  reserve_results(submission, members);
   std::shared_ptr<cuda::EventTag> event = device_->new_event();
   const std::lock_guard lock(mutex_);  // numbers follow the order on the stream
   check(driver, driver.event_record(event.get(), stream), "cuEventRecord");
@@ -149,7 +182,8 @@ void NcclBackend::launch(const Batch& batch, std::span<Submission> calls, const 
   const DeviceSet& set = set_of(batch.process_set(), group);
   wait_for_inputs(calls);
   launched.record_begin();
-  Lane lane(*library_.nccl, *device_, set, *pool_, launched.consumer, [&group] { group.pump(); });
+  Lane lane(*library_.nccl, *device_, set, *pool_, take_reserves(calls), launched.consumer,
+            [&group] { group.pump(); });
   tensors_.collect(batch, calls);
   tensors_.for_each_dtype([&](DType dtype, std::span<const OpTensor> tensors) {
     op_spec(batch.signature().op).run_on_device({group, batch, dtype, tensors, lane});

@@ -36,7 +36,7 @@ class NcclBackend final : public Backend {
   explicit NcclBackend(const Settings& settings);
   ~NcclBackend() override;
 
-  void prepare(Submission& submission) override;
+  void prepare(Submission& submission, int members) override;
   [[nodiscard]] bool accepts(const Batch& batch) const override;
   void run(const Batch& batch, std::span<Submission> calls, const Group& group) override;
   std::size_t unfinished(TimePoint now) override;
@@ -50,6 +50,8 @@ class NcclBackend final : public Backend {
 
   [[nodiscard]] bool open(int device, bool may_be_short);
   void require_open(int device);
+  [[nodiscard]] cuda::MemoryPool::Reserve reserve(std::size_t bytes);
+  void reserve_results(Submission& submission, int members);
   [[nodiscard]] DeviceSet& set_of(std::int32_t process_set, const Group& group);
   [[nodiscard]] DeviceSet make_set(const Group& group);
   [[nodiscard]] bool set_up_packing(bool may_be_short);
