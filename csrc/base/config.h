@@ -51,6 +51,7 @@ struct Settings {
   std::string shared_memory_directory;
   std::uint64_t shared_heap_bytes = std::uint64_t{32} << 30;
   std::string log_level = "warning";
+  Duration leave_limit = std::chrono::seconds(10);  ///< for an orderly end to wait; no variable sets this
 };
 
 /// One documented row per setting: what `python -m hora --settings` and the reference print.

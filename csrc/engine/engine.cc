@@ -19,8 +19,6 @@ namespace {
 
 // Children of a node among the ranks of its host, and as many among the leaders of other hosts.
 constexpr int kTreeArity = 16;
-// How long an orderly end may wait for others.
-constexpr auto kLeaveDeadline = std::chrono::seconds(10);
 constexpr auto kLeavePause = std::chrono::milliseconds(100);
 constexpr auto kFailureFlushDeadline = std::chrono::seconds(1);
 // A waiting thread gives the role back after so much silence: then the answer takes long, and it may sleep.
@@ -73,6 +71,7 @@ Engine::Engine(std::unique_ptr<Transport> transport, const Settings& settings)
                 counters_),
       process_sets_(topology().size()),
       reach_(*transport_),
+      leave_limit_(settings.leave_limit),
       spins_(usable_cores() >= topology().local_size() ? kSpins : 0),
       thread_([this] { run(); }) {}
 
@@ -233,6 +232,7 @@ bool Engine::turn(bool is_background_thread) {
     exchange_.agreed.pop_front();
     execute(std::move(batch));
     worked = true;
+    if (std::exchange(runs_on_device_, false)) leave_deadline_ = Clock::now() + leave_limit_;
   }
   if (worked) last_work_ = Clock::now();
   return worked;
@@ -251,13 +251,14 @@ bool Engine::advance(bool engine_is_free) {
   note_waits(waits);
   if (leaving_ && !leave_announced_) {
     leave_announced_ = true;
-    leave_deadline_ = Clock::now() + kLeaveDeadline;
+    leave_deadline_ = Clock::now() + leave_limit_;
     exchange_.leave("it was shut down");
   }
   worked |= exchange_.step(engine_is_free, unfinished());
   if (exchange_.failure) raise(ErrorKind::kSessionFailed, "{}", exchange_.failure->reason);
-  if (leave_announced_ && Clock::now() > leave_deadline_) {
-    raise(ErrorKind::kSessionFailed, "the other ranks did not answer within {} s", kLeaveDeadline.count());
+  if (leave_announced_ && !runs_on_device_ && Clock::now() > leave_deadline_) {
+    raise(ErrorKind::kSessionFailed, "the other ranks did not answer within {:.0f} s",
+          std::chrono::duration<double>(leave_limit_).count());
   }
   return worked;
 }
@@ -368,11 +369,11 @@ void Engine::run_batch(const Batch& batch, std::vector<Submission>& calls) {
   const BatchGroups groups(
       reach_, placement_of(batch.process_set()), batch,
       {caller_waits() ? spins_ : 0, pump, [this] { static_cast<void>(advance(false)); }});
-  if (batch.signature().device != DeviceKind::kHost) uses_device_ = true;
+  runs_on_device_ = batch.signature().device != DeviceKind::kHost;
+  if (runs_on_device_) uses_device_ = true;
   const TimePoint start = Clock::now();
   (*backend)->run(batch, calls, groups.all());
-  const bool is_on_host = batch.signature().device == DeviceKind::kHost;
-  if (topology().rank() != 0 || !is_on_host || !groups.took_route()) return;
+  if (topology().rank() != 0 || runs_on_device_ || !groups.took_route()) return;
   if (const std::string news = route_chooser_.learn(batch, Clock::now() - start); !news.empty())
     log_info(news);
 }
@@ -457,7 +458,7 @@ void Engine::depart(const Departure& departure) {
             is_own ? std::string("hora has been shut down; call init() again")
                    : fmt::format("rank {} left the job: {}", departure.rank, departure.reason)));
   exchange_.say_goodbye();
-  const TimePoint deadline = Clock::now() + kLeaveDeadline;
+  const TimePoint deadline = Clock::now() + leave_limit_;
   // A neighbour whose session breaks meanwhile says so instead of goodbye.
   const auto is_over = [this] {
     return (exchange_.failure || exchange_.neighbours_gone()) && transport_->flushed();

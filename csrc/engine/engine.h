@@ -117,6 +117,7 @@ class Engine {
   ProcessSets process_sets_;
   Reach reach_;
   std::unordered_map<std::int32_t, Placement> placements_;  // of the process sets that this rank is in
+  const Duration leave_limit_;
   const int spins_;
   std::atomic<int> waiting_{0};
   std::atomic<bool> leaving_{false};
@@ -129,6 +130,7 @@ class Engine {
   bool ended_ = false;
   bool leave_announced_ = false;
   TimePoint leave_deadline_;
+  bool runs_on_device_ = false;  // just now, with a deadline of its own
   std::vector<Submission> taken_;
   std::unordered_map<Key, Submission> parked_;  // announced, not yet agreed
   // Behind a parked one of the same name, which can only be a refused call; announced when that is through.

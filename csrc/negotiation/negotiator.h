@@ -70,6 +70,8 @@ class Negotiator {
   /// `may_plan` says; the root's own device is not through with `unfinished` batches.
   [[nodiscard]] bool can_cut(std::size_t unfinished = 0) const;
   void cut(std::size_t unfinished = 0);
+  /// Root only: whether a rank leaves, which is not planned yet.
+  [[nodiscard]] bool has_departure() const { return departure_.has_value(); }
   /// Root only: whether something is ready and only held back.
   [[nodiscard]] bool holds_back() const { return !closed_ && !ready_.empty(); }
 

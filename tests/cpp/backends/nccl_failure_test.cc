@@ -65,7 +65,7 @@ void run_into_hang(const std::shared_ptr<Stragglers>& stragglers, const std::fun
   fake_nccl::fake_nccl_hang_at(1, 1);
   run_devices(
       3,
-      [](DeviceRank& rank) {
+      [&](DeviceRank& rank) {
         std::vector<float> values(4, 1.0f);
         rank.run(allreduce("good", ref(values)));
         DeviceRank::Begun begun = rank.begin(allreduce("bad", ref(values)));
@@ -98,6 +98,26 @@ TEST_F(OnDevices, what_the_device_may_be_at_is_kept_until_the_abort_comes_back) 
   const fake_nccl::Counts counts = fake_nccl::fake_nccl_counts();
   EXPECT_EQ(counts.communicators_aborted, 3u);
   EXPECT_EQ(counts.frees, counts.allocations);
+}
+
+TEST_F(OnDevices, leaving_does_not_cut_short_the_making_of_a_communicator) {
+  fake_nccl::Options slow;
+  slow.max_delay_us = 2'000'000;
+  fake_nccl::fake_nccl_set_options(&slow);
+  RunOptions options;
+  options.settings.leave_limit = 50ms;
+  const TimePoint start = Clock::now();
+  run_devices(
+      2,
+      [](DeviceRank& rank) {
+        std::vector<float> values(4, 1.0f);
+        DeviceRank::Begun begun = rank.begin(allreduce("x", ref(values)));
+        while (rank.session().counters().plans == 0) std::this_thread::yield();
+        rank.session().leave();
+        EXPECT_EQ(error_of(rank.session(), begun.handle), "");
+      },
+      options);
+  EXPECT_GT(Clock::now() - start, 6 * options.settings.leave_limit);  // it was slow
 }
 
 }  // namespace
