@@ -110,3 +110,31 @@ if rank != 1:
     driver().synchronize()
 """
     assert_all_told(run(program, 3, **LONG), 6, within_s=6)
+
+
+def test_optimizer_takes_no_step_after_a_failure() -> None:
+    """Also inside of skip_synchronize(), and when the gradients have been synchronized before."""
+    program = """
+import torch
+import hora.torch
+
+DeviceArray.__del__ = keep_memory
+hora.init()
+torch.manual_seed(1)
+model = torch.nn.Linear(3, 1)
+optimizer = hora.torch.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1))
+model(torch.ones(1, 3)).sum().backward()
+optimizer.synchronize()
+before = [parameter.detach().clone() for parameter in model.parameters()]
+handle = hvd.allreduce_async_(on_device(numpy.ones(10), "float32"), name="struck", op=hvd.Sum)
+with contextlib.suppress(HorovodInternalError):
+    hvd.synchronize(handle)
+    while True:
+        hora.barrier()
+with fails(1, "remote process exited"), optimizer.skip_synchronize():
+    optimizer.step()
+with fails(1, "remote process exited"):
+    optimizer.step()
+assert all(torch.equal(was, now) for was, now in zip(before, model.parameters()))
+"""
+    assert_all_told(run(program, HORA_FAKE_NCCL_ERROR_AT="1:0", limit_s=40, **LONG), 4, within_s=30)
