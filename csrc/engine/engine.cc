@@ -274,8 +274,21 @@ void Engine::note_waits(const std::vector<const Handle*>& waits) {
 std::size_t Engine::unfinished() {
   if (!uses_device_) return 0;
   std::size_t sum = 0;
-  for (const auto& backend : backends_) sum += backend->unfinished(Clock::now());
+  for (const auto& backend : backends_) {
+    sum += backend->unfinished(Clock::now());
+    for (const std::int32_t process_set : backend->take_finished()) {
+      if (!reports_for(process_set)) continue;
+      --to_report_;
+      exchange_.report({process_set, 1});
+    }
+  }
   return sum;
+}
+
+/// The root does not see the devices of sets without it.
+bool Engine::reports_for(std::int32_t process_set) const {
+  const RankList ranks = process_sets_.find(process_set);
+  return ranks != nullptr && ranks->front() == topology().rank() && topology().rank() != 0;
 }
 
 void Engine::park(Submission submission) {
@@ -371,6 +384,7 @@ void Engine::run_batch(const Batch& batch, std::vector<Submission>& calls) {
       {caller_waits() ? spins_ : 0, pump, [this] { static_cast<void>(advance(false)); }});
   runs_on_device_ = batch.signature().device != DeviceKind::kHost;
   if (runs_on_device_) uses_device_ = true;
+  if (runs_on_device_ && reports_for(batch.process_set())) ++to_report_;
   const TimePoint start = Clock::now();
   (*backend)->run(batch, calls, groups.all());
   if (topology().rank() != 0 || runs_on_device_ || !groups.took_route()) return;
@@ -441,7 +455,7 @@ Rest Engine::rest() {
 void Engine::watch_device(Rest& rest) {
   if (unfinished() == 0) return;
   rest.time = std::min<Duration>(rest.time, kDeviceLook);
-  if (!exchange_.holds_back()) return;
+  if (!exchange_.holds_back() && to_report_ == 0) return;
   for (const auto& backend : backends_) backend->ring_at_next_end([this] { transport_->wake(); });
 }
 

@@ -82,6 +82,7 @@ class Engine {
   void note_waits(const std::vector<const Handle*>& waits);
   void keep_in_touch();
   [[nodiscard]] std::size_t unfinished();
+  [[nodiscard]] bool reports_for(std::int32_t process_set) const;
   [[nodiscard]] bool is_for_background_thread(const Batch& batch) const;
   void run();
   void run_until_departure();
@@ -130,6 +131,7 @@ class Engine {
   bool ended_ = false;
   bool leave_announced_ = false;
   TimePoint leave_deadline_;
+  std::size_t to_report_ = 0;    // batches on this device whose end the root wants to know
   bool runs_on_device_ = false;  // just now, with a deadline of its own
   std::vector<Submission> taken_;
   std::unordered_map<Key, Submission> parked_;  // announced, not yet agreed

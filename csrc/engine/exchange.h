@@ -18,6 +18,7 @@ class Exchange {
 
   void submit(const Request& request);
   void wait_for(const Key& key) { negotiator_.on_wait(key); }
+  void report(const Through& through) { negotiator_.on_through(through); }
   void leave(const std::string& reason) { negotiator_.on_leave(reason); }
   void fail(const Failure& failure);
   void say_goodbye();

@@ -270,4 +270,17 @@ Bytes encode_goodbye() {
   return begin(MessageKind::kGoodbye).take();
 }
 
+Bytes encode(const Through& through) {
+  ByteWriter out = begin(MessageKind::kThrough);
+  out.signed_varint(through.process_set);
+  out.varint(through.batches);
+  return out.take();
+}
+
+Through decode_through(std::span<const std::byte> message) {
+  ByteReader in = body(message, MessageKind::kThrough);
+  const auto process_set = static_cast<std::int32_t>(in.signed_varint());
+  return {process_set, in.varint()};
+}
+
 }  // namespace hora

@@ -20,8 +20,9 @@ enum class MessageKind : std::uint8_t {
   kWait,      ///< to the parent: a thread waits for calls on devices
   kFailure,   ///< to all neighbours: the session is broken
   kGoodbye,   ///< last message on an edge
+  kThrough,   ///< to the parent: the device of a process set's first rank is through with batches
 };
-inline constexpr std::size_t kMessageKinds = 7;
+inline constexpr std::size_t kMessageKinds = 8;
 
 /// One attribute set seen for a tensor, and the ranks that sent it.
 struct Variant {
@@ -35,6 +36,12 @@ struct Announcement {
   std::uint32_t id = 0;           ///< not 0: all ranks sent what this id means, and variants is empty
   std::vector<Variant> variants;  ///< exactly one where all agree
   RankSet contributors;           ///< ranks that announced it; empty: all members of the subtree
+};
+
+/// How many batches of a process set the device of its first rank is through with since the last time.
+struct Through {
+  std::int32_t process_set = 0;
+  std::uint64_t batches = 0;
 };
 
 struct Failure {
@@ -52,6 +59,7 @@ struct Failure {
 [[nodiscard]] Bytes encode(const Departure& departure);
 [[nodiscard]] Bytes encode(const Failure& failure);
 [[nodiscard]] Bytes encode_goodbye();
+[[nodiscard]] Bytes encode(const Through& through);
 
 [[nodiscard]] std::vector<Announcement> decode_announcements(std::span<const std::byte> message,
                                                              const Cache& cache);
@@ -61,5 +69,6 @@ struct Failure {
 [[nodiscard]] std::vector<Key> decode_waits(std::span<const std::byte> message);
 [[nodiscard]] Departure decode_departure(std::span<const std::byte> message);
 [[nodiscard]] Failure decode_failure(std::span<const std::byte> message);
+[[nodiscard]] Through decode_through(std::span<const std::byte> message);
 
 }  // namespace hora

@@ -168,13 +168,13 @@ void NcclBackend::run(const Batch& batch, std::span<Submission> calls, const Gro
   } catch (const Error& error) {
     // The job goes on after a mismatch, and what was launched before will be complete.
     if (error.kind() == ErrorKind::kMismatch) launched->record_end();
-    keep(launched, calls);
+    keep(batch, launched, calls);
     throw;
   } catch (...) {
-    keep(launched, calls);
+    keep(batch, launched, calls);
     throw;
   }
-  keep(launched, calls);
+  keep(batch, launched, calls);
 }
 
 void NcclBackend::launch(const Batch& batch, std::span<Submission> calls, const Group& group,
@@ -192,13 +192,14 @@ void NcclBackend::launch(const Batch& batch, std::span<Submission> calls, const 
 }
 
 /// Results that the core has allocated live as long as the device is at them.
-void NcclBackend::keep(const std::shared_ptr<LaunchedBatch>& launched, std::span<Submission> calls) {
+void NcclBackend::keep(const Batch& batch, const std::shared_ptr<LaunchedBatch>& launched,
+                       std::span<Submission> calls) {
   auto results = std::make_shared<std::vector<Output>>();
   for (Submission& call : calls) {
     for (Output& result : call.results) result.device = device_->number();
     std::ranges::copy(call.results, std::back_inserter(*results));
   }
-  launched_.add(launched, std::move(results));
+  launched_.add(launched, batch.process_set(), std::move(results));
 }
 
 DeviceSet& NcclBackend::set_of(std::int32_t process_set, const Group& group) {

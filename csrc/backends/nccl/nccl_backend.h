@@ -40,6 +40,7 @@ class NcclBackend final : public Backend {
   [[nodiscard]] bool accepts(const Batch& batch) const override;
   void run(const Batch& batch, std::span<Submission> calls, const Group& group) override;
   std::size_t unfinished(TimePoint now) override;
+  [[nodiscard]] std::vector<std::int32_t> take_finished() override { return launched_.take_finished(); }
   void ring_at_next_end(std::function<void()> ring) override;
   void forget(std::int32_t process_set, const Meanwhile& meanwhile) override;
   void close(const Meanwhile& meanwhile) override;
@@ -56,7 +57,7 @@ class NcclBackend final : public Backend {
   [[nodiscard]] DeviceSet make_set(const Group& group);
   [[nodiscard]] bool set_up_packing(bool may_be_short);
   void wait_for_inputs(std::span<const Submission> calls) const;
-  void keep(const std::shared_ptr<LaunchedBatch>& launched, std::span<Submission> calls);
+  void keep(const Batch& batch, const std::shared_ptr<LaunchedBatch>& launched, std::span<Submission> calls);
   void wait_until_idle(const Meanwhile& meanwhile);
   [[nodiscard]] Duration abort_limit() const;
   void launch(const Batch& batch, std::span<Submission> calls, const Group& group, LaunchedBatch& launched);

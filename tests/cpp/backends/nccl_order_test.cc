@@ -149,6 +149,35 @@ TEST_F(OnDevices, calls_that_are_held_back_go_when_the_device_is_through_with_a_
   });
 }
 
+TEST_F(OnDevices, calls_of_a_set_without_the_root_are_held_back_until_its_device_is_through_with_a_batch) {
+  run_devices(3, [](DeviceRank& rank) {
+    const std::int32_t set = add_set(rank.session(), {1, 2});
+    if (rank.number() > 0) {
+      std::vector<float> warm(1, 1.0f);
+      rank.run(on(set, allreduce("warm", ref(warm))));
+      Gate gate;
+      gate.close(rank.device());
+      std::vector<std::vector<float>> values(4, std::vector<float>(10, 1.0f));
+      std::vector<DeviceRank::Begun> all;
+      for (std::size_t at = 0; at < values.size(); ++at) {
+        all.push_back(rank.begin(on(set, allreduce(fmt::format("x{}", at), ref(values[at])))));
+        if (at < 2) {
+          EXPECT_TRUE(rank.session().wait_until(*all.back().handle, Clock::now() + kSoon));
+        }
+      }
+      std::this_thread::sleep_for(50ms);
+      EXPECT_FALSE(all.back().handle->done());
+      gate.open();
+      const TimePoint deadline = Clock::now() + kSoon;
+      while (!all.back().handle->done() && Clock::now() < deadline) std::this_thread::yield();
+      EXPECT_TRUE(all.back().handle->done());  // nobody has waited for it
+      for (DeviceRank::Begun& each : all) rank.finish(each);
+      EXPECT_THAT(values, Each(Each(2.0f)));
+    }
+    run(rank.session(), barrier());
+  });
+}
+
 TEST_F(OnDevices, the_program_may_capture_a_graph_while_batches_are_under_way) {
   run_devices(2, [](DeviceRank& rank) {
     std::vector<float> values(4, 1.0f);

@@ -67,6 +67,11 @@ void VirtualJob::wait(int rank, const Key& key) {
   collect(rank);
 }
 
+void VirtualJob::end_batches(int rank, std::int32_t process_set, std::uint64_t batches) {
+  at(rank).on_through({process_set, batches});
+  collect(rank);
+}
+
 bool VirtualJob::cut(std::size_t unfinished) {
   if (!at(0).can_cut(unfinished)) return false;
   at(0).cut(unfinished);

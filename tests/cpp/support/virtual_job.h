@@ -42,6 +42,8 @@ class VirtualJob {
   bool deliver(std::mt19937& random);
   /// A thread of the rank waits for a call on a device.
   void wait(int rank, const Key& key);
+  /// The device of the rank is through with batches of a process set.
+  void end_batches(int rank, std::int32_t process_set, std::uint64_t batches);
   /// The root plans what is ready, with so many batches on its device; says whether anything was.
   bool cut(std::size_t unfinished = 0);
   /// Delivers and cuts until nothing moves any more. Throws when that does not end.
