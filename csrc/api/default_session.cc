@@ -14,17 +14,19 @@
 #include "base/horovod_variables.h"
 #include "base/last_signal.h"
 #include "base/log.h"
+#include "base/stragglers.h"
 #include "transport/registry.h"
 #include "transport/shm/host_memory.h"
 
 namespace hora {
 namespace {
 
-/// Lock map: session, process -> mutex.
+/// Lock map: session, process -> mutex; stragglers guards itself.
 struct Slot {
   std::mutex mutex;
   std::shared_ptr<Session> session;
   pid_t process = 0;  ///< that started the session
+  const std::shared_ptr<Stragglers> stragglers = std::make_shared<Stragglers>();
 
   [[nodiscard]] bool is_foreign() const { return session && process != getpid(); }
 };
@@ -76,12 +78,24 @@ void show_banner(const Session& session) {
   });
 }
 
+/// A GPU that is still at something of a failed session may write to its tensors, whoever has them now.
+void require_no_stragglers() {
+  const std::string problem = slot().stragglers->wait();
+  if (problem.empty()) return;
+  raise(ErrorKind::kStartup,
+        "an earlier session of this process has failed, and {}: what the GPU may still be at is left as it "
+        "is, and hora cannot start here again; start a new process",
+        problem);
+}
+
 std::shared_ptr<Session> start_session(const JobScope& scope, FrontEndServices services) {
+  require_no_stragglers();
   Settings settings = read_settings(process_environment);
   settings.device.library_folders = std::move(services.library_folders);
   settings.device.free_memory = std::move(services.free_gpu_memory);
   if (services.main_thread)
     settings.stalls.where = [stack = *services.main_thread](Duration at_most) { return stack.read(at_most); };
+  settings.device.stragglers = slot().stragglers;
   if (settings.device.cache_folder.empty()) settings.device.cache_folder = usual_cache_folder();
   auto transport = open_transport(settings, process_environment, scope, shutdown_default_session);
   const int rank = transport->topology().rank();

@@ -88,7 +88,7 @@ HandlePtr Session::submit(Call call) {
   const OpKind op = request.signature.op;
   try {
     op_spec(op).check(submission, *members);
-    engine_->prepare(submission);
+    engine_->prepare(submission, static_cast<int>(members->size()));
   } catch (const Error& error) {
     const std::string& tensor = request.key.name;
     refuse(op, tensor, request.key.process_set, error.what());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -23,8 +24,9 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  /// Looks at a call of this rank that is about to be submitted, on its thread. Throws what is wrong with it.
-  virtual void prepare(Submission&) {}
+  /// Looks at a call of this rank, among so many members of its process set, that is about to be submitted;
+  /// on its thread. Throws what is wrong with it.
+  virtual void prepare(Submission&, int /*members*/) {}
 
   /// Whether it runs this batch: a function of agreed data only, so that all ranks pick the same backend.
   [[nodiscard]] virtual bool accepts(const Batch& batch) const = 0;
@@ -35,6 +37,8 @@ class Backend {
   /// How many of its batches are still under way after `run`; lets go of those that are not. Throws when one
   /// takes too long.
   virtual std::size_t unfinished(TimePoint) { return 0; }
+  /// The process sets of batches that were found to be through since the last time, one for each batch.
+  [[nodiscard]] virtual std::vector<std::int32_t> take_finished() { return {}; }
   /// Calls `ring`, from any thread, when the oldest of them is through.
   virtual void ring_at_next_end(std::function<void()>) {}
   /// A process set is gone. `meanwhile` runs while anything is waited for.

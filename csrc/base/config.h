@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,6 +12,8 @@
 #include "base/clock.h"
 
 namespace hora {
+
+class Stragglers;
 
 /// What is fixed about how data moves; the rest is chosen.
 struct RouteSettings {
@@ -31,6 +34,7 @@ struct DeviceSettings {
   bool blocking = false;
   bool waits_on_host = false;
   std::function<void()> free_memory = {};  ///< asks the framework to give unused memory of the device back
+  std::shared_ptr<Stragglers> stragglers = {};  ///< of the process; null: those of the session alone
 };
 
 /// What is told of calls that some ranks do not make.
@@ -56,6 +60,7 @@ struct Settings {
   std::uint64_t shared_heap_bytes = std::uint64_t{32} << 30;
   std::string log_level = "warning";
   bool banner = true;
+  Duration leave_limit = std::chrono::seconds(10);  ///< for an orderly end to wait; no variable sets this
 };
 
 /// One documented row per setting: what `python -m hora --settings` and the reference print.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "core/device_work.h"
@@ -19,11 +20,12 @@ struct LocalTensor {
 /// A request together with the memory of this rank it is about.
 struct Submission {
   Request request;
-  std::vector<LocalTensor> tensors;  ///< as in the request's signature
-  std::vector<Output> results;       ///< by tensor; filled by an op that allocates its output
-  std::vector<std::int64_t> splits;  ///< alltoall: rows for each member of the set
-  DeviceReady ready;                 ///< when the tensors are on a device
-  bool is_absent = false;            ///< this rank has joined and contributes nothing
+  std::vector<LocalTensor> tensors;             ///< as in the request's signature
+  std::vector<Output> results;                  ///< by tensor; filled by an op that allocates its output
+  std::vector<std::int64_t> splits;             ///< alltoall: rows for each member of the set
+  std::vector<std::shared_ptr<void>> reserved;  ///< memory of its device put aside for results; null: none
+  DeviceReady ready;                            ///< when the tensors are on a device
+  bool is_absent = false;                       ///< this rank has joined and contributes nothing
   HandlePtr handle;
 };
 

@@ -19,8 +19,6 @@ namespace {
 
 // Children of a node among the ranks of its host, and as many among the leaders of other hosts.
 constexpr int kTreeArity = 16;
-// How long an orderly end may wait for others.
-constexpr auto kLeaveDeadline = std::chrono::seconds(10);
 constexpr auto kLeavePause = std::chrono::milliseconds(100);
 constexpr auto kGiveUpLook = std::chrono::milliseconds(1);
 constexpr auto kFailureFlushDeadline = std::chrono::milliseconds(500);
@@ -80,6 +78,7 @@ Engine::Engine(std::unique_ptr<Transport> transport, const Settings& settings)
       process_sets_(topology().size()),
       stalls_(settings.stalls, topology().rank(), exchange_, process_sets_),
       reach_(*transport_),
+      leave_limit_(settings.leave_limit),
       spins_(usable_cores() >= topology().local_size() ? kSpins : 0),
       thread_([this] { run(); }) {}
 
@@ -87,9 +86,9 @@ Engine::~Engine() {
   leave();
 }
 
-void Engine::prepare(Submission& submission) {
+void Engine::prepare(Submission& submission, int members) {
   if (submission.ready.place.device < 0) return;
-  for (const auto& backend : backends_) backend->prepare(submission);
+  for (const auto& backend : backends_) backend->prepare(submission, members);
   if (submission.request.signature.device != DeviceKind::kHost) uses_device_ = true;
 }
 
@@ -250,6 +249,7 @@ bool Engine::turn(bool is_background_thread) {
     exchange_.agreed.pop_front();
     execute(std::move(batch));
     worked = true;
+    if (std::exchange(runs_on_device_, false)) leave_deadline_ = Clock::now() + leave_limit_;
   }
   if (worked) last_work_ = Clock::now();
   return worked;
@@ -268,14 +268,15 @@ bool Engine::advance(bool engine_is_free) {
   note_waits(waits);
   if (leaving_ && !leave_announced_) {
     leave_announced_ = true;
-    leave_deadline_ = Clock::now() + kLeaveDeadline;
+    leave_deadline_ = Clock::now() + leave_limit_;
     exchange_.leave("it was shut down");
   }
   if (gives_up_) raise(ErrorKind::kSessionFailed, "{}", reason_to_give_up_);
   worked |= exchange_.step(engine_is_free, unfinished());
   if (exchange_.failure) raise(ErrorKind::kSessionFailed, "{}", exchange_.failure->reason);
-  if (leave_announced_ && Clock::now() > leave_deadline_) {
-    raise(ErrorKind::kSessionFailed, "the other ranks did not answer within {} s", kLeaveDeadline.count());
+  if (leave_announced_ && !runs_on_device_ && Clock::now() > leave_deadline_) {
+    raise(ErrorKind::kSessionFailed, "the other ranks did not answer within {:.0f} s",
+          std::chrono::duration<double>(leave_limit_).count());
   }
   return worked;
 }
@@ -291,8 +292,21 @@ void Engine::note_waits(const std::vector<const Handle*>& waits) {
 std::size_t Engine::unfinished() {
   if (!uses_device_) return 0;
   std::size_t sum = 0;
-  for (const auto& backend : backends_) sum += backend->unfinished(Clock::now());
+  for (const auto& backend : backends_) {
+    sum += backend->unfinished(Clock::now());
+    for (const std::int32_t process_set : backend->take_finished()) {
+      if (!reports_for(process_set)) continue;
+      --to_report_;
+      exchange_.report({process_set, 1});
+    }
+  }
   return sum;
+}
+
+/// The root does not see the devices of sets without it.
+bool Engine::reports_for(std::int32_t process_set) const {
+  const RankList ranks = process_sets_.find(process_set);
+  return ranks != nullptr && ranks->front() == topology().rank() && topology().rank() != 0;
 }
 
 void Engine::park(Submission submission) {
@@ -387,11 +401,12 @@ void Engine::run_batch(const Batch& batch, std::vector<Submission>& calls) {
   const BatchGroups groups(
       reach_, placement_of(batch.process_set()), batch,
       {caller_waits() ? spins_ : 0, pump, [this] { static_cast<void>(advance(false)); }});
-  if (batch.signature().device != DeviceKind::kHost) uses_device_ = true;
+  runs_on_device_ = batch.signature().device != DeviceKind::kHost;
+  if (runs_on_device_) uses_device_ = true;
+  if (runs_on_device_ && reports_for(batch.process_set())) ++to_report_;
   const TimePoint start = Clock::now();
   (*backend)->run(batch, calls, groups.all());
-  const bool is_on_host = batch.signature().device == DeviceKind::kHost;
-  if (topology().rank() != 0 || !is_on_host || !groups.took_route()) return;
+  if (topology().rank() != 0 || runs_on_device_ || !groups.took_route()) return;
   if (const std::string news = route_chooser_.learn(batch, Clock::now() - start); !news.empty())
     log_info(news);
 }
@@ -484,7 +499,7 @@ Rest Engine::rest() {
 void Engine::watch_device(Rest& rest) {
   if (unfinished() == 0) return;
   rest.time = std::min<Duration>(rest.time, kDeviceLook);
-  if (!exchange_.holds_back()) return;
+  if (!exchange_.holds_back() && to_report_ == 0) return;
   for (const auto& backend : backends_) backend->ring_at_next_end([this] { transport_->wake(); });
 }
 
@@ -501,7 +516,7 @@ void Engine::depart(const Departure& departure) {
             is_own ? std::string("hora has been shut down; call init() again")
                    : fmt::format("rank {} left the job: {}", departure.rank, departure.reason)));
   exchange_.say_goodbye();
-  const TimePoint deadline = Clock::now() + kLeaveDeadline;
+  const TimePoint deadline = Clock::now() + leave_limit_;
   // A neighbour whose session breaks meanwhile says so instead of goodbye.
   const auto is_over = [this] {
     return (exchange_.failure || exchange_.neighbours_gone()) && transport_->flushed();

@@ -55,7 +55,7 @@ class Engine {
   [[nodiscard]] const Counters& counters() const { return counters_; }
 
   /// Looks at a call before it is submitted; throws what is wrong with it on this rank.
-  void prepare(Submission& submission);
+  void prepare(Submission& submission, int members);
   void submit(Submission submission);
   /// See Session::Together.
   void hold() { submissions_.hold(); }
@@ -90,6 +90,7 @@ class Engine {
   void note_waits(const std::vector<const Handle*>& waits);
   void keep_in_touch();
   [[nodiscard]] std::size_t unfinished();
+  [[nodiscard]] bool reports_for(std::int32_t process_set) const;
   [[nodiscard]] bool is_for_background_thread(const Batch& batch) const;
   void run();
   void run_until_departure();
@@ -128,6 +129,7 @@ class Engine {
   StallWatch stalls_;
   Reach reach_;
   std::unordered_map<std::int32_t, Placement> placements_;  // of the process sets that this rank is in
+  const Duration leave_limit_;
   const int spins_;
   std::atomic<int> waiting_{0};
   std::atomic<bool> leaving_{false};
@@ -148,6 +150,8 @@ class Engine {
   bool ended_ = false;
   bool leave_announced_ = false;
   TimePoint leave_deadline_;
+  std::size_t to_report_ = 0;    // batches on this device whose end the root wants to know
+  bool runs_on_device_ = false;  // just now, with a deadline of its own
   std::vector<Submission> taken_;
   std::unordered_map<Key, Submission> parked_;  // announced, not yet agreed
   // Behind a parked one of the same name, which can only be a refused call; announced when that is through.

@@ -23,7 +23,8 @@ bool Exchange::step(bool engine_is_free, std::size_t unfinished) {
     negotiator_.on_message(incoming.peer, incoming.message);
     worked = true;
   }
-  if (engine_is_free && negotiator_.can_cut(unfinished)) {
+  // What is left to run comes before a departure, and the others need not wait for this rank to run it.
+  if ((engine_is_free || negotiator_.has_departure()) && negotiator_.can_cut(unfinished)) {
     negotiator_.cut(unfinished);
     worked = true;
   }

@@ -18,13 +18,15 @@ class Exchange {
 
   void submit(const Request& request);
   void wait_for(const Key& key) { negotiator_.on_wait(key); }
+  void report(const Through& through) { negotiator_.on_through(through); }
   void leave(const std::string& reason) { negotiator_.on_leave(reason); }
   void fail(const Failure& failure);
   void say_goodbye();
   [[nodiscard]] bool neighbours_gone() const { return negotiator_.neighbours_gone(); }
 
   /// Takes what has arrived and sends what is to be sent; never blocks. The root plans what is ready if
-  /// `engine_is_free`; its device is not through with `unfinished` batches. Says whether anything happened.
+  /// `engine_is_free` or a rank leaves; its device is not through with `unfinished` batches. Says whether
+  /// anything happened.
   bool step(bool engine_is_free, std::size_t unfinished = 0);
   /// Root: something is ready that waits for the device to get through with a batch.
   [[nodiscard]] bool holds_back() const { return negotiator_.holds_back(); }

@@ -384,4 +384,20 @@ LastingBatch decode_lasting(std::span<const std::byte> message) {
   return batch;
 }
 
+Bytes encode(const Through& through) {
+  ByteWriter out = begin(MessageKind::kThrough);
+  out.signed_varint(through.process_set);
+  out.varint(through.batches);
+  return out.take();
+}
+
+Through decode_through(std::span<const std::byte> message) {
+  ByteReader in = body(message, MessageKind::kThrough);
+  Through through;
+  through.process_set = in.signed_number<std::int32_t>();
+  through.batches = in.varint();
+  in.end();
+  return through;
+}
+
 }  // namespace hora

@@ -25,8 +25,9 @@ enum class MessageKind : std::uint8_t {
   kQuestion,  ///< to the children: some ranks are asked what they are doing
   kAnswer,    ///< to the parent: what a rank is doing
   kLasting,   ///< to the parent: a batch that a rank has been at for long
+  kThrough,   ///< to the parent: the device of a process set's first rank is through with batches
 };
-inline constexpr std::size_t kMessageKinds = 12;
+inline constexpr std::size_t kMessageKinds = 13;
 
 /// One attribute set seen for a tensor, and the ranks that sent it.
 struct Variant {
@@ -40,6 +41,12 @@ struct Announcement {
   std::uint32_t id = 0;           ///< not 0: all ranks sent what this id means, and variants is empty
   std::vector<Variant> variants;  ///< exactly one where all agree
   RankSet contributors;           ///< ranks that announced it; empty: all members of the subtree
+};
+
+/// How many batches of a process set the device of its first rank is through with since the last time.
+struct Through {
+  std::int32_t process_set = 0;
+  std::uint64_t batches = 0;
 };
 
 struct Failure {
@@ -93,6 +100,7 @@ struct LastingBatch {
 [[nodiscard]] Bytes encode(const Question& question);
 [[nodiscard]] Bytes encode(const Answer& answer);
 [[nodiscard]] Bytes encode(const LastingBatch& batch);
+[[nodiscard]] Bytes encode(const Through& through);
 
 // These throw Error(kSessionFailed) for bytes that no `encode` has written. Whether what they tell makes
 // sense in this job, `plausible.h` knows.
@@ -109,5 +117,6 @@ struct LastingBatch {
 [[nodiscard]] Question decode_question(std::span<const std::byte> message);
 [[nodiscard]] Answer decode_answer(std::span<const std::byte> message);
 [[nodiscard]] LastingBatch decode_lasting(std::span<const std::byte> message);
+[[nodiscard]] Through decode_through(std::span<const std::byte> message);
 
 }  // namespace hora

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <utility>
 
 #include "base/error.h"
@@ -95,6 +96,14 @@ void Negotiator::on_wait(const Key& key) {
   }
 }
 
+void Negotiator::on_through(const Through& through) {
+  if (!tree_.is_root()) {
+    if (!closed_) outputs_.messages.push_back({*tree_.parent(), encode(through)});
+  } else if (const auto set = unfinished_.find(through.process_set); set != unfinished_.end()) {
+    set->second -= std::min<std::size_t>(set->second, through.batches);
+  }
+}
+
 void Negotiator::on_failure(const Failure& failure) {
   if (failed_) return;
   failed_ = closed_ = true;
@@ -131,6 +140,10 @@ void Negotiator::take(int peer, std::span<const std::byte> message) {
     case MessageKind::kWait:
       static_cast<void>(child_number(peer));
       for (const Key& key : decode_waits(message)) on_wait(key);
+      return;
+    case MessageKind::kThrough:
+      static_cast<void>(child_number(peer));
+      on_through(decode_through(message));
       return;
     case MessageKind::kDepart:
       if (!closed_) pass_departure(child_number(peer), decode_departure(message));
@@ -403,36 +416,60 @@ bool Negotiator::can_cut(std::size_t unfinished) const {
   if (!tree_.is_root() || closed_) return false;
   const bool all_joined = static_cast<int>(joined_.size()) == tree_.job_size();
   if (!errors_.empty() || all_joined || departure_) return true;
-  return !ready_.empty() && !(std::ranges::all_of(ready_, on_device) && holds_devices_back(unfinished));
+  const std::vector<std::int32_t> held = held_back_loads(unfinished);
+  return std::ranges::any_of(ready_, [&](const ReadyCall& call) { return !is_held_back(call, held); });
 }
 
-/// What changes who takes part comes after everything that was ready before it.
-bool Negotiator::holds_devices_back(std::size_t unfinished) const {
-  if (departure_ || static_cast<int>(joined_.size()) == tree_.job_size()) return false;
-  DeviceLoad load{.bucket_bytes = options_.fusion.threshold_bytes,
-                  .unfinished = unfinished,
-                  .caller_waits = is_waited_for_};
-  if (may_plan(load)) return false;
+/// All process sets that the root is in put a load on its own device, for which the global set stands. The
+/// load of any other set counts by itself.
+std::int32_t Negotiator::load_of(std::int32_t process_set) const {
+  return sets_.at(process_set).has_self() ? kGlobalSet : process_set;
+}
+
+/// The loads of which no calls may be planned. What changes who takes part comes after everything that was
+/// ready before it.
+std::vector<std::int32_t> Negotiator::held_back_loads(std::size_t unfinished) const {
+  if (departure_ || static_cast<int>(joined_.size()) == tree_.job_size()) return {};
+  std::map<std::int32_t, DeviceLoad> loads;
   for (const ReadyCall& call : ready_) {
     const OpKind op = call.entry.signature->op;
-    if (op == OpKind::kAddProcessSet || op == OpKind::kRemoveProcessSet || op == OpKind::kBarrier)
-      return false;
-    // Whether a batch of another set runs on the root's device, it does not know.
-    if (on_device(call) && !sets_.at(call.process_set()).has_self()) return false;
-    if (on_device(call)) load.ready_bytes += known_bytes(*call.entry.signature);
+    if (op == OpKind::kAddProcessSet || op == OpKind::kRemoveProcessSet || op == OpKind::kBarrier) return {};
+    if (!on_device(call)) continue;
+    const std::int32_t set = load_of(call.process_set());
+    DeviceLoad& load = loads[set];
+    load.ready_bytes += known_bytes(*call.entry.signature);
+    load.bucket_bytes = options_.fusion.threshold_bytes;
+    load.caller_waits = is_waited_for_;
+    const auto told = unfinished_.find(set);
+    load.unfinished = set == kGlobalSet ? unfinished : told != unfinished_.end() ? told->second : 0;
   }
-  return !may_plan(load);
+  std::vector<std::int32_t> held;
+  for (const auto& [set, load] : loads)
+    if (!may_plan(load)) held.push_back(set);
+  return held;
+}
+
+bool Negotiator::is_held_back(const ReadyCall& call, const std::vector<std::int32_t>& loads) const {
+  return on_device(call) && std::ranges::find(loads, load_of(call.process_set())) != loads.end();
+}
+
+/// What a plan gives to devices whose progress the root is told.
+void Negotiator::count_on_devices(const Plan& plan) {
+  if (sets_.at(plan.process_set).has_self()) return;
+  unfinished_[plan.process_set] +=
+      static_cast<std::size_t>(std::ranges::count_if(plan.batches, [](const Batch& batch) {
+        return batch.error.empty() && batch.signature().device != DeviceKind::kHost;
+      }));
 }
 
 void Negotiator::cut(std::size_t unfinished) {
   std::vector<ReadyCall> held_back;
-  if (holds_devices_back(unfinished)) {
-    const auto held = std::stable_partition(ready_.begin(), ready_.end(), std::not_fn(on_device));
-    std::move(held, ready_.end(), std::back_inserter(held_back));
-    ready_.erase(held, ready_.end());
-  } else {
-    is_waited_for_ = false;
-  }
+  const auto held = std::stable_partition(
+      ready_.begin(), ready_.end(),
+      [&, loads = held_back_loads(unfinished)](const ReadyCall& call) { return !is_held_back(call, loads); });
+  std::move(held, ready_.end(), std::back_inserter(held_back));
+  ready_.erase(held, ready_.end());
+  if (held_back.empty()) is_waited_for_ = false;
   // The global set comes last, because its batches may remove another set.
   std::vector<std::int32_t> sets{kGlobalSet};
   const auto mention = [&](std::int32_t set) {
@@ -462,6 +499,7 @@ void Negotiator::plan_set(std::int32_t process_set, std::vector<ReadyCall> ready
     batch.number = batches_++;
     batch.route = options_.choose_route(batch);
   }
+  count_on_devices(plan);
   const Bytes encoded = encode(plan, first_new_id);
   pass_plan(std::move(plan), encoded);
 }
@@ -526,6 +564,7 @@ void Negotiator::apply_set_change(const Batch& batch) {
       return;
     case OpKind::kRemoveProcessSet:
       sets_.erase(process_set);
+      unfinished_.erase(process_set);
       std::erase_if(pending_, [&](const auto& pending) { return pending.first.process_set == process_set; });
       std::erase_if(announcements_, [&](const auto& each) { return each.key.process_set == process_set; });
       return;

@@ -73,15 +73,22 @@ class Negotiator {
   /// A thread of this rank waits for an announced call on a device: the root no longer holds it back.
   void on_wait(const Key& key);
 
+  /// The device of this rank, the first of a process set without the root, is through with batches of that
+  /// set. The root then knows how busy the set's devices are.
+  void on_through(const Through& through);
+
   /// A message from a neighbour in the tree. Throws Error(kSessionFailed), which names the neighbour, for one
   /// that cannot be read or cannot be meant.
   void on_message(int peer, std::span<const std::byte> message);
 
   /// Root only: whether there is anything to plan. The caller cuts when its engine is free, so that what
   /// becomes ready while a batch runs travels together in the next plan. Calls on devices are held back as
-  /// `may_plan` says; the root's own device is not through with `unfinished` batches.
+  /// `may_plan` says; the root's own device is not through with `unfinished` batches. The devices of a set
+  /// without the root are as busy as its first rank has told.
   [[nodiscard]] bool can_cut(std::size_t unfinished = 0) const;
   void cut(std::size_t unfinished = 0);
+  /// Root only: whether a rank leaves, which is not planned yet.
+  [[nodiscard]] bool has_departure() const { return departure_.has_value(); }
   /// Root only: whether something is ready and only held back.
   [[nodiscard]] bool holds_back() const { return !closed_ && !ready_.empty(); }
 
@@ -194,7 +201,10 @@ class Negotiator {
   void relay(const Question& question);
   [[nodiscard]] Duration patience() const;
 
-  [[nodiscard]] bool holds_devices_back(std::size_t unfinished) const;
+  [[nodiscard]] std::int32_t load_of(std::int32_t process_set) const;
+  [[nodiscard]] std::vector<std::int32_t> held_back_loads(std::size_t unfinished) const;
+  [[nodiscard]] bool is_held_back(const ReadyCall& call, const std::vector<std::int32_t>& loads) const;
+  void count_on_devices(const Plan& plan);
   void plan_set(std::int32_t process_set, std::vector<ReadyCall> ready, std::vector<Batch> errors);
   void assign_ids(Plan& plan);
   void decide_set_change(Batch& batch);
@@ -217,6 +227,8 @@ class Negotiator {
   std::vector<Batch> errors_;                   // root only
   bool is_waited_for_ = false;                  // root only: something that is ready
   std::unordered_map<std::int32_t, Members> sets_;
+  std::unordered_map<std::int32_t, std::size_t>
+      unfinished_;                      // root only: batches on devices, by sets without it
   std::int32_t last_set_ = kGlobalSet;  // root only
   std::uint64_t batches_ = 0;           // root only: planned so far
   std::vector<int> joined_;             // ranks of this subtree, in the order in which they joined

@@ -118,7 +118,7 @@ void Negotiator::tell_at_root(std::vector<StalledCall> calls, TimePoint now) {
   for (StalledCall& call : calls) {
     const auto members = sets_.find(call.key.process_set);
     if (members == sets_.end()) continue;
-    std::vector<int> missing = members->second.ranks();
+    std::vector<int> missing = members->second.ranks().to_vector();
     std::erase_if(missing, [&](int rank) {
       return call.made_by.contains(rank) ||
              (call.key.process_set == kGlobalSet && std::ranges::count(joined_, rank) > 0);

@@ -1,33 +1,29 @@
 #include <algorithm>
-#include <functional>
 #include <memory>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "collectives/ring.h"
 #include "collectives/shared_memory/shared_memory.h"
+#include "ops/device_results.h"
+#include "ops/numbers.h"
 #include "ops/ops.h"
 
 namespace hora {
 namespace {
 
-/// Every member's number of rows; exchanged among the members as the first step of the operation.
-std::vector<std::int64_t> gather_rows(const Group& group, std::int64_t own_rows) {
-  if (group.slots() != nullptr) return shared_exchange(*group.slots(), {&own_rows, 1});
-  std::vector<std::int64_t> rows(static_cast<std::size_t>(group.size()));
-  rows[static_cast<std::size_t>(group.rank())] = own_rows;
-  const std::vector<std::size_t> bounds = chunk_bounds(group, rows.size(), sizeof(std::int64_t));
-  ring_allgather(group, std::as_writable_bytes(std::span(rows)), bounds);
-  return rows;
+/// A rank that has joined contributes no rows.
+std::int64_t own_rows(const OpTensor& tensor) {
+  return tensor.is_absent ? 0 : tensor.local.rows;
 }
 
-/// Finds out about the result of one tensor, all but its memory; returns which bytes of it each rank brings.
-std::vector<std::size_t> describe_result(const Group& group, const OpTensor& tensor) {
-  // A rank that has joined contributes no rows.
-  const std::int64_t own_rows = tensor.is_absent ? 0 : tensor.local.rows;
+/// Describes the result, all but its memory, when the rows of all ranks are known; returns which bytes of it
+/// each rank brings.
+std::vector<std::size_t> describe_result(const OpTensor& tensor, std::vector<std::int64_t> rows) {
   Output& output = *tensor.result;
-  output = {nullptr, tensor.type->shape, tensor.type->dtype, gather_rows(group, own_rows), -1};
+  output = {nullptr, tensor.type->shape, tensor.type->dtype, std::move(rows), -1};
   output.shape.front() = std::accumulate(output.sizes.begin(), output.sizes.end(), std::int64_t{0});
 
   const std::size_t row_bytes = tensor.type->row_bytes();
@@ -39,7 +35,7 @@ std::vector<std::size_t> describe_result(const Group& group, const OpTensor& ten
 }
 
 void allgather_one(const Group& group, const OpTensor& tensor, const Route& route) {
-  const std::vector<std::size_t> bounds = describe_result(group, tensor);
+  const std::vector<std::size_t> bounds = describe_result(tensor, gather_numbers(group, own_rows(tensor)));
   Output& output = *tensor.result;
   output.data = std::make_shared_for_overwrite<std::byte[]>(bounds.back());
   const auto own = static_cast<std::size_t>(group.rank());
@@ -67,10 +63,6 @@ void allgather_on_host(const HostCall& call) {
 
 namespace {
 
-bool are_equal(const std::vector<std::int64_t>& rows) {
-  return std::ranges::adjacent_find(rows, std::not_equal_to()) == rows.end();
-}
-
 void give_to_lane(const DeviceCall& call, const OpTensor& tensor, const std::vector<std::size_t>& bounds) {
   std::byte* const result = tensor.result->data.get();
   if (are_equal(tensor.result->sizes)) {
@@ -89,10 +81,14 @@ void give_to_lane(const DeviceCall& call, const OpTensor& tensor, const std::vec
 
 void allgather_on_device(const DeviceCall& call) {
   std::vector<std::vector<std::size_t>> bounds;
+  bool is_reserved = true;
   for (const OpTensor& tensor : call.tensors) {
-    bounds.push_back(describe_result(call.group, tensor));
-    tensor.result->data = call.lane.allocate(bounds.back().back());
+    std::vector<std::int64_t> rows =
+        gather_numbers(call.group, mark_rows(own_rows(tensor), call.lane.has_reserves()));
+    is_reserved = unmark_rows(rows) && is_reserved;
+    bounds.push_back(describe_result(tensor, std::move(rows)));
   }
+  allocate_results(call, is_reserved);
   call.lane.begin_group();
   for (std::size_t tensor = 0; tensor < bounds.size(); ++tensor)
     give_to_lane(call, call.tensors[tensor], bounds[tensor]);

@@ -2,11 +2,14 @@
 
 #include <memory>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "collectives/shared_memory/shared_memory.h"
+#include "ops/device_results.h"
+#include "ops/numbers.h"
 #include "ops/ops.h"
 
 namespace hora {
@@ -94,24 +97,30 @@ struct DeviceExchange {
   std::vector<std::size_t> received;
 };
 
-DeviceExchange describe_exchange(const DeviceCall& call, const OpTensor& tensor) {
+/// Says besides whether the result has the size that was put aside everywhere.
+bool describe_exchange(const DeviceCall& call, const OpTensor& tensor, DeviceExchange& exchange) {
   std::vector<std::int64_t> splits(tensor.splits.begin(), tensor.splits.end());
   splits.resize(static_cast<std::size_t>(call.group.size()));
+  const std::size_t row_bytes = tensor.type->row_bytes();
+  exchange.sent = byte_bounds(splits, row_bytes);
+  const bool has_reserve = call.lane.has_reserves() && are_equal(splits);
+  for (std::int64_t& rows : splits) rows = mark_rows(rows, has_reserve);
   Output& output = *tensor.result;
   output = {nullptr, tensor.type->shape, tensor.type->dtype, exchange_splits(call.group, splits), -1};
+  const bool is_reserved = unmark_rows(output.sizes);
   output.shape.front() = std::accumulate(output.sizes.begin(), output.sizes.end(), std::int64_t{0});
-  const std::size_t row_bytes = tensor.type->row_bytes();
-  return {byte_bounds(splits, row_bytes), byte_bounds(output.sizes, row_bytes)};
+  exchange.received = byte_bounds(output.sizes, row_bytes);
+  return is_reserved;
 }
 
 }  // namespace
 
 void alltoall_on_device(const DeviceCall& call) {
-  std::vector<DeviceExchange> exchanges;
-  for (const OpTensor& tensor : call.tensors) {
-    exchanges.push_back(describe_exchange(call, tensor));
-    tensor.result->data = call.lane.allocate(exchanges.back().received.back());
-  }
+  std::vector<DeviceExchange> exchanges(call.tensors.size());
+  bool is_reserved = true;
+  for (std::size_t tensor = 0; tensor < exchanges.size(); ++tensor)
+    is_reserved = describe_exchange(call, call.tensors[tensor], exchanges[tensor]) && is_reserved;
+  allocate_results(call, is_reserved);
   call.lane.begin_group();
   for (std::size_t tensor = 0; tensor < exchanges.size(); ++tensor) {
     const auto& [sent, received] = exchanges[tensor];

@@ -42,7 +42,9 @@ class DeviceLane {
   [[nodiscard]] virtual bool has_kernels() const = 0;
   /// Memory for tensors that travel packed; as large on every rank.
   [[nodiscard]] virtual std::span<std::byte> staging() = 0;
-  /// Memory for a result.
+  /// Whether memory was put aside for every result, as large as if all ranks passed as many rows as this one.
+  [[nodiscard]] virtual bool has_reserves() const = 0;
+  /// Memory for a result; null when there is not enough.
   [[nodiscard]] virtual std::shared_ptr<std::byte[]> allocate(std::size_t bytes) = 0;
 
   virtual void move(std::span<const DeviceMove> moves, const Conversion& conversion) = 0;

@@ -51,8 +51,9 @@ class Group {
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return static_cast<int>(ranks_->size()); }
-  /// This rank's number in the job.
-  [[nodiscard]] int job_rank() const { return (*ranks_)[static_cast<std::size_t>(rank_)]; }
+  /// The number of this rank, or of another one, in the job.
+  [[nodiscard]] int job_rank() const { return job_rank(rank_); }
+  [[nodiscard]] int job_rank(int rank) const { return (*ranks_)[static_cast<std::size_t>(rank)]; }
   /// How its ranks hand each other data through the memory that they share, or null.
   [[nodiscard]] Slots* slots() const { return slots_; }
   /// How its ranks are spread over hosts on which they share memory; null where that does not help.

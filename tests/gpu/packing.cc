@@ -21,6 +21,7 @@
 #include "backends/cuda/cuda_library.h"
 #include "backends/cuda/device.h"
 #include "backends/cuda/kernels.h"
+#include "backends/library_search.h"
 #include "base/bytes.h"
 #include "base/config.h"
 #include "base/error.h"
@@ -32,8 +33,17 @@ namespace {
 
 // --- the device
 
+/// What only a test asks of the driver.
+struct MoreOfDriver {
+  Result (*wait)(Event event);
+  Result (*copy)(DevicePointer to, DevicePointer from, std::size_t bytes, Stream stream);
+  Result (*write)(DevicePointer to, const void* from, std::size_t bytes, Stream stream);
+  Result (*read)(void* to, DevicePointer from, std::size_t bytes, Stream stream);
+};
+
 struct Gpu {
   std::shared_ptr<const Driver> driver;
+  MoreOfDriver more;
   std::shared_ptr<Device> device;
   std::unique_ptr<PackKernels> kernels;
   std::string reason;  ///< where the kernels come from
@@ -43,10 +53,27 @@ std::string setting(std::string_view name) {
   return process_environment(name).value_or("");
 }
 
+/// The library has been opened before.
+MoreOfDriver bind_more() {
+  const FoundLibrary found = find_library({.path = setting("HORA_CUDA_LIBRARY"),
+                                           .setting = "HORA_CUDA_LIBRARY",
+                                           .symbol = "cuEventSynchronize",
+                                           .names = {"libcuda.so.1"},
+                                           .folders = {}});
+  MoreOfDriver more{};
+  SymbolBinder binder(found);
+  binder.bind(more.wait, "cuEventSynchronize");
+  binder.bind(more.copy, "cuMemcpyDtoDAsync_v2");
+  binder.bind(more.write, "cuMemcpyHtoDAsync_v2");
+  binder.bind(more.read, "cuMemcpyDtoHAsync_v2");
+  if (!binder.missing().empty()) throw std::runtime_error(binder.missing().front() + " is missing");
+  return more;
+}
+
 Gpu open_gpu() {
   CudaLibrary cuda = open_cuda(setting("HORA_CUDA_LIBRARY"));
   if (!cuda.driver) throw std::runtime_error(cuda.problem);
-  Gpu gpu{cuda.driver, std::make_shared<Device>(cuda.driver, 0), nullptr, {}};
+  Gpu gpu{cuda.driver, bind_more(), std::make_shared<Device>(cuda.driver, 0), nullptr, {}};
   const DeviceScope scope(*gpu.device);
   LoadedKernels loaded = load_pack_kernels(*gpu.driver, 0, {{}, setting("HORA_CACHE_FOLDER")});
   if (!loaded.kernels) throw std::runtime_error(loaded.reason);
@@ -58,7 +85,7 @@ Gpu open_gpu() {
 void wait(const Gpu& gpu) {
   const auto event = gpu.device->new_event();
   check(*gpu.driver, gpu.driver->event_record(event.get(), gpu.device->stream()), "cuEventRecord");
-  check(*gpu.driver, gpu.driver->event_synchronize(event.get()), "cuEventSynchronize");
+  check(*gpu.driver, gpu.more.wait(event.get()), "cuEventSynchronize");
 }
 
 /// Memory of the device; its contents are copied whole.
@@ -75,17 +102,16 @@ class DeviceMemory {
     return reinterpret_cast<std::byte*>(address_ + offset);
   }
   void write(const std::byte* values) const {
-    check(*gpu_.driver, gpu_.driver->copy_to_device(address_, values, bytes_, gpu_.device->stream()),
+    check(*gpu_.driver, gpu_.more.write(address_, values, bytes_, gpu_.device->stream()),
           "cuMemcpyHtoDAsync");
     wait(gpu_);
   }
   void read(std::byte* values) const {
-    check(*gpu_.driver, gpu_.driver->copy_to_host(values, address_, bytes_, gpu_.device->stream()),
-          "cuMemcpyDtoHAsync");
+    check(*gpu_.driver, gpu_.more.read(values, address_, bytes_, gpu_.device->stream()), "cuMemcpyDtoHAsync");
     wait(gpu_);
   }
   void copy_from(const DeviceMemory& other) const {
-    check(*gpu_.driver, gpu_.driver->copy_on_device(address_, other.address_, bytes_, gpu_.device->stream()),
+    check(*gpu_.driver, gpu_.more.copy(address_, other.address_, bytes_, gpu_.device->stream()),
           "cuMemcpyDtoDAsync");
   }
 

@@ -25,8 +25,6 @@ struct Counts {
   std::uint64_t host_functions;
   std::uint64_t synchronizations;  ///< calls that block the host until a device has done something
   std::uint64_t fills;
-  std::uint64_t host_allocations;
-  std::uint64_t host_frees;
   std::uint64_t calls_from_host_functions;  ///< refused calls of the driver
 };
 
@@ -75,7 +73,7 @@ cuda::Result fake_cuda_enqueue(cuda::Stream stream, Work work, void* data);
 /// registered before. The packing kernels are there from the beginning.
 void fake_cuda_register_kernel(const char* name, std::size_t parameter_bytes, Kernel kernel);
 
-/// Where work may touch what a device pointer, or a pointer to memory of cuMemHostAlloc, points to. Ends the
+/// Where work may touch what a device pointer points to. Ends the
 /// process with a message when the `bytes` from there are not within one living allocation.
 void* fake_cuda_memory(const void* device_pointer, std::size_t bytes);
 

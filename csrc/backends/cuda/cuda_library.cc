@@ -15,7 +15,6 @@ void bind_all(SymbolBinder& binder, Driver& driver) {
   binder.bind(driver.driver_version, "cuDriverGetVersion");
   binder.bind(driver.error_name, "cuGetErrorName");
   binder.bind(driver.error_string, "cuGetErrorString");
-  binder.bind(driver.device_count, "cuDeviceGetCount");
   binder.bind(driver.device, "cuDeviceGet");
   binder.bind(driver.device_pci_bus_id, "cuDeviceGetPCIBusId");
   binder.bind(driver.device_attribute, "cuDeviceGetAttribute");
@@ -27,27 +26,18 @@ void bind_all(SymbolBinder& binder, Driver& driver) {
   binder.bind(driver.stream_create, "cuStreamCreateWithPriority");
   binder.bind(driver.stream_destroy, "cuStreamDestroy_v2");
   binder.bind(driver.stream_wait_event, "cuStreamWaitEvent");
-  binder.bind(driver.stream_query, "cuStreamQuery");
   binder.bind(driver.stream_is_capturing, "cuStreamIsCapturing");
   binder.bind(driver.event_create, "cuEventCreate");
   binder.bind(driver.event_destroy, "cuEventDestroy_v2");
   binder.bind(driver.event_record, "cuEventRecord");
   binder.bind(driver.event_query, "cuEventQuery");
-  binder.bind(driver.event_synchronize, "cuEventSynchronize");
   binder.bind(driver.memory_allocate, "cuMemAlloc_v2");
   binder.bind(driver.memory_free, "cuMemFree_v2");
-  binder.bind(driver.host_allocate, "cuMemHostAlloc");
-  binder.bind(driver.host_free, "cuMemFreeHost");
-  binder.bind(driver.copy_on_device, "cuMemcpyDtoDAsync_v2");
-  binder.bind(driver.copy_to_device, "cuMemcpyHtoDAsync_v2");
-  binder.bind(driver.copy_to_host, "cuMemcpyDtoHAsync_v2");
-  binder.bind(driver.set_bytes, "cuMemsetD8Async");
   binder.bind(driver.launch_kernel, "cuLaunchKernel");
   binder.bind(driver.launch_host_function, "cuLaunchHostFunc");
   binder.bind(driver.module_load, "cuModuleLoadData");
   binder.bind(driver.module_unload, "cuModuleUnload");
   binder.bind(driver.module_function, "cuModuleGetFunction");
-  binder.bind(driver.pointer_attribute, "cuPointerGetAttribute");
   binder.bind(driver.exchange_capture_mode, "cuThreadExchangeStreamCaptureMode");
 }
 

@@ -46,8 +46,10 @@ class Device : public std::enable_shared_from_this<Device> {
   /// Throws Error(kInvalidArgument) if so.
   void require_no_capture(std::uintptr_t stream) const;
 
-  /// After a fault nothing is given back to the driver, which could block.
+  /// From now on nothing is given back to the driver, since NCCL may be at it, and the driver could block.
   void abandon() { abandoned_ = true; }
+  /// NCCL is through: what still is there may be given back.
+  void take_back() { abandoned_ = false; }
   [[nodiscard]] bool is_abandoned() const { return abandoned_ || is_of_parent(); }
   /// In a forked child, which has no device: its driver does not work, and locks of it and of ours may be
   /// held by threads that the child does not have.

@@ -45,14 +45,9 @@ inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr unsigned kEventDisableTiming = 2;
 
 enum class DeviceAttribute : int {
-  kMultiprocessorCount = 16,
   kComputeCapabilityMajor = 75,
   kComputeCapabilityMinor = 76,
 };
-
-enum class PointerAttribute : int { kContext = 1, kMemoryType = 2, kDeviceOrdinal = 9 };
-inline constexpr unsigned kMemoryTypeHost = 1;
-inline constexpr unsigned kMemoryTypeDevice = 2;
 
 enum class CaptureStatus : int { kNone = 0, kActive = 1, kInvalidated = 2 };
 enum class CaptureMode : int { kGlobal = 0, kThreadLocal = 1, kRelaxed = 2 };
@@ -63,37 +58,24 @@ struct Driver {
   Result (*driver_version)(int* version);                                              // cuDriverGetVersion
   Result (*error_name)(Result error, const char** name);                               // cuGetErrorName
   Result (*error_string)(Result error, const char** text);                             // cuGetErrorString
-  Result (*device_count)(int* count);                                                  // cuDeviceGetCount
   Result (*device)(DeviceNumber* device, int ordinal);                                 // cuDeviceGet
   Result (*device_pci_bus_id)(char* id, int length, DeviceNumber device);              // cuDeviceGetPCIBusId
   Result (*device_attribute)(int* value, DeviceAttribute which, DeviceNumber device);  // cuDeviceGetAttribute
-  Result (*primary_context_retain)(Context* context, DeviceNumber device);     // cuDevicePrimaryCtxRetain
-  Result (*primary_context_release)(DeviceNumber device);                      // cuDevicePrimaryCtxRelease_v2
-  Result (*context_push)(Context context);                                     // cuCtxPushCurrent_v2
-  Result (*context_pop)(Context* context);                                     // cuCtxPopCurrent_v2
-  Result (*stream_priority_range)(int* least, int* greatest);                  // cuCtxGetStreamPriorityRange
-  Result (*stream_create)(Stream* stream, unsigned flags, int priority);       // cuStreamCreateWithPriority
-  Result (*stream_destroy)(Stream stream);                                     // cuStreamDestroy_v2
-  Result (*stream_wait_event)(Stream stream, Event event, unsigned flags);     // cuStreamWaitEvent
-  Result (*stream_query)(Stream stream);                                       // cuStreamQuery
-  Result (*stream_is_capturing)(Stream stream, CaptureStatus* status);         // cuStreamIsCapturing
-  Result (*event_create)(Event* event, unsigned flags);                        // cuEventCreate
-  Result (*event_destroy)(Event event);                                        // cuEventDestroy_v2
-  Result (*event_record)(Event event, Stream stream);                          // cuEventRecord
-  Result (*event_query)(Event event);                                          // cuEventQuery
-  Result (*event_synchronize)(Event event);                                    // cuEventSynchronize
-  Result (*memory_allocate)(DevicePointer* pointer, std::size_t bytes);        // cuMemAlloc_v2
-  Result (*memory_free)(DevicePointer pointer);                                // cuMemFree_v2
-  Result (*host_allocate)(void** pointer, std::size_t bytes, unsigned flags);  // cuMemHostAlloc
-  Result (*host_free)(void* pointer);                                          // cuMemFreeHost
-  Result (*copy_on_device)(DevicePointer to, DevicePointer from, std::size_t bytes,
-                           Stream stream);  // cuMemcpyDtoDAsync_v2
-  Result (*copy_to_device)(DevicePointer to, const void* from, std::size_t bytes,
-                           Stream stream);  // cuMemcpyHtoDAsync_v2
-  Result (*copy_to_host)(void* to, DevicePointer from, std::size_t bytes,
-                         Stream stream);  // cuMemcpyDtoHAsync_v2
-  Result (*set_bytes)(DevicePointer to, unsigned char value, std::size_t count,
-                      Stream stream);  // cuMemsetD8Async
+  Result (*primary_context_retain)(Context* context, DeviceNumber device);  // cuDevicePrimaryCtxRetain
+  Result (*primary_context_release)(DeviceNumber device);                   // cuDevicePrimaryCtxRelease_v2
+  Result (*context_push)(Context context);                                  // cuCtxPushCurrent_v2
+  Result (*context_pop)(Context* context);                                  // cuCtxPopCurrent_v2
+  Result (*stream_priority_range)(int* least, int* greatest);               // cuCtxGetStreamPriorityRange
+  Result (*stream_create)(Stream* stream, unsigned flags, int priority);    // cuStreamCreateWithPriority
+  Result (*stream_destroy)(Stream stream);                                  // cuStreamDestroy_v2
+  Result (*stream_wait_event)(Stream stream, Event event, unsigned flags);  // cuStreamWaitEvent
+  Result (*stream_is_capturing)(Stream stream, CaptureStatus* status);      // cuStreamIsCapturing
+  Result (*event_create)(Event* event, unsigned flags);                     // cuEventCreate
+  Result (*event_destroy)(Event event);                                     // cuEventDestroy_v2
+  Result (*event_record)(Event event, Stream stream);                       // cuEventRecord
+  Result (*event_query)(Event event);                                       // cuEventQuery
+  Result (*memory_allocate)(DevicePointer* pointer, std::size_t bytes);     // cuMemAlloc_v2
+  Result (*memory_free)(DevicePointer pointer);                             // cuMemFree_v2
   Result (*launch_kernel)(Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                           unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
                           Stream stream, void** parameters, void** extra);           // cuLaunchKernel
@@ -101,8 +83,6 @@ struct Driver {
   Result (*module_load)(Module* module, const void* image);                          // cuModuleLoadData
   Result (*module_unload)(Module module);                                            // cuModuleUnload
   Result (*module_function)(Function* function, Module module, const char* name);    // cuModuleGetFunction
-  Result (*pointer_attribute)(void* value, PointerAttribute which,
-                              DevicePointer pointer);  // cuPointerGetAttribute
   Result (*exchange_capture_mode)(CaptureMode* mode);  // cuThreadExchangeStreamCaptureMode
 };
 

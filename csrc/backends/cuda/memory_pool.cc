@@ -18,6 +18,18 @@ std::size_t rounded(std::size_t bytes) {
   return (bytes + kCoarseBytes - 1) / kCoarseBytes * kCoarseBytes;
 }
 
+/// The smallest that fits, so that each of several results of known sizes gets one.
+std::optional<MemoryPool::Block> take_reserve(std::size_t bytes,
+                                              std::span<const MemoryPool::Reserve> reserves) {
+  MemoryPool::Block* best = nullptr;
+  for (const MemoryPool::Reserve& each : reserves) {
+    if (each == nullptr || each->memory == nullptr || each->bytes < bytes) continue;
+    if (best == nullptr || each->bytes < best->bytes) best = each.get();
+  }
+  if (best == nullptr) return std::nullopt;
+  return std::exchange(*best, {});
+}
+
 DevicePointer to_pointer(const std::byte* memory) {
   return reinterpret_cast<DevicePointer>(memory);
 }
@@ -28,36 +40,58 @@ MemoryPool::~MemoryPool() {
   trim();
 }
 
-std::shared_ptr<std::byte[]> MemoryPool::allocate(std::size_t bytes, Consumer consumer) {
+std::shared_ptr<std::byte[]> MemoryPool::allocate(std::size_t bytes, Consumer consumer,
+                                                  std::span<const Reserve> reserves) {
   const std::size_t wanted = rounded(bytes);
   const DeviceScope scope(*device_);
-  sort_returned();
-  Block block{nullptr, wanted, nullptr, kNoStream};
-  if (!take_spare(wanted, block)) block.memory = ask_driver(wanted);
-  if (block.used) {
-    check(device_->driver(), device_->driver().stream_wait_event(device_->stream(), block.used.get(), 0),
-          "cuStreamWaitEvent");
-    block.used.reset();
+  std::optional<Block> block = take_reserve(wanted, reserves);
+  if (!block) block = take(wanted);
+  if (!block) {
+    was_short_ = true;
+    return nullptr;
   }
-  return {block.memory, [pool = shared_from_this(), block, consumer = std::move(consumer)](std::byte*) {
-            pool->give_back(block, consumer);
+  if (block->used) {
+    check(device_->driver(), device_->driver().stream_wait_event(device_->stream(), block->used.get(), 0),
+          "cuStreamWaitEvent");
+    block->used.reset();
+  }
+  return {block->memory, [pool = shared_from_this(), taken = *block,
+                          consumer = std::move(consumer)](std::byte*) { pool->give_back(taken, consumer); }};
+}
+
+MemoryPool::Reserve MemoryPool::reserve(std::size_t bytes) {
+  const DeviceScope scope(*device_);
+  std::optional<Block> block = take(rounded(bytes));
+  if (!block) return nullptr;
+  return {new Block(std::move(*block)), [pool = shared_from_this()](Block* reserved) {
+            const std::unique_ptr<Block> own(reserved);
+            if (own->memory != nullptr) pool->put_back(std::move(*own));
           }};
 }
 
+std::optional<MemoryPool::Block> MemoryPool::take(std::size_t bytes) {
+  sort_returned();
+  if (std::optional<Block> spare = take_spare(bytes)) return spare;
+  std::byte* const memory = ask_driver(bytes);
+  if (memory == nullptr) return std::nullopt;
+  return Block{.memory = memory, .bytes = bytes, .used = nullptr};
+}
+
 /// The smallest that fits and is not much too large.
-bool MemoryPool::take_spare(std::size_t bytes, Block& block) {
+std::optional<MemoryPool::Block> MemoryPool::take_spare(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   auto best = spare_.end();
   for (auto each = spare_.begin(); each != spare_.end(); ++each) {
     if (each->bytes < bytes || each->bytes > 2 * bytes) continue;
     if (best == spare_.end() || each->bytes < best->bytes) best = each;
   }
-  if (best == spare_.end()) return false;
-  block = std::move(*best);
+  if (best == spare_.end()) return std::nullopt;
+  Block block = std::move(*best);
   spare_.erase(best);
-  return true;
+  return block;
 }
 
+/// Null when there is not enough.
 std::byte* MemoryPool::ask_driver(std::size_t bytes) {
   DevicePointer pointer = 0;
   const Driver& cuda = device_->driver();
@@ -66,11 +100,15 @@ std::byte* MemoryPool::ask_driver(std::size_t bytes) {
     trim();
     result = cuda.memory_allocate(&pointer, bytes);
   }
-  if (result != Result::kSuccess) {
-    raise(ErrorKind::kSessionFailed, "a result needs {} bytes on GPU {}, which cannot be had: {}", bytes,
-          device_->number(), describe(cuda, result));
-  }
+  if (result == Result::kOutOfMemory) return nullptr;
+  check(cuda, result, "cuMemAlloc");
   return reinterpret_cast<std::byte*>(pointer);
+}
+
+void MemoryPool::put_back(Block block) {
+  if (device_->is_abandoned()) return;
+  const std::lock_guard lock(mutex_);
+  spare_.push_back(std::move(block));
 }
 
 /// A user who never waited on a stream has not used it.

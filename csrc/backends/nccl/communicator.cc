@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/thread.h"
 
 namespace hora::nccl {
 
@@ -19,7 +18,7 @@ Communicator::Communicator(std::shared_ptr<const Nccl> nccl, std::shared_ptr<cud
   try {
     settle(result, "ncclCommInitRankConfig", meanwhile);
   } catch (...) {
-    abort([] {});
+    abort();
     throw;
   }
 }
@@ -66,15 +65,15 @@ void Communicator::finish(const Meanwhile& meanwhile) {
   static_cast<void>(nccl_->comm_destroy(std::exchange(comm_, nullptr)));
 }
 
-void Communicator::abort(std::function<void()> done) {
+void Communicator::abort(std::shared_ptr<void> needs) {
   const Comm comm = std::exchange(comm_, nullptr);
-  if (comm == nullptr) return done();
-  std::thread([nccl = nccl_, device = device_, comm, done = std::move(done)] {
-    name_this_thread("hora-abort");
-    const cuda::DeviceScope scope(*device);
-    static_cast<void>(nccl->comm_abort(comm));
-    done();
-  }).detach();
+  if (comm == nullptr) return;
+  options_.stragglers->start("ncclCommAbort", options_.abort_limit,
+                             [nccl = nccl_, device = device_, comm, needs = std::move(needs)]() mutable {
+                               const cuda::DeviceScope scope(*device);
+                               static_cast<void>(nccl->comm_abort(comm));
+                               needs.reset();
+                             });
 }
 
 }  // namespace hora::nccl

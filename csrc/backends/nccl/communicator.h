@@ -7,6 +7,7 @@
 #include "backends/cuda/device.h"
 #include "backends/nccl/nccl_api.h"
 #include "base/clock.h"
+#include "base/stragglers.h"
 
 namespace hora::nccl {
 
@@ -14,8 +15,10 @@ namespace hora::nccl {
 using Meanwhile = std::function<void()>;
 
 struct CommunicatorOptions {
-  Duration limit;            ///< for NCCL to get through with a call
-  bool is_blocking = false;  ///< NCCL itself waits instead, for comparison
+  Duration limit;                          ///< for NCCL to get through with a call
+  bool is_blocking = false;                ///< NCCL itself waits instead, for comparison
+  std::shared_ptr<Stragglers> stragglers;  ///< for aborting
+  Duration abort_limit;                    ///< for NCCL to get through with that
 };
 
 /// One process set's NCCL communicator, made and used by the engine's thread alone. It is non-blocking: NCCL
@@ -45,8 +48,8 @@ class Communicator {
   void finish(const Meanwhile& meanwhile);
 
   /// Ends what is under way and gives up the communicator. It may block, so it has a thread of its own, which
-  /// calls `done` in the end.
-  void abort(std::function<void()> done);
+  /// lets go of `needs` in the end.
+  void abort(std::shared_ptr<void> needs = nullptr);
 
  private:
   [[noreturn]] void fail(Result result, const char* what) const;

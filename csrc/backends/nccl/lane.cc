@@ -51,7 +51,12 @@ RedOp to_nccl(ReduceOp reduce) {
 }  // namespace
 
 std::shared_ptr<std::byte[]> Lane::allocate(std::size_t bytes) {
-  return pool_.allocate(bytes, consumer_);
+  std::shared_ptr<std::byte[]> memory = pool_.allocate(bytes, consumer_, reserves_);
+  if (memory == nullptr && !reserves_.empty()) {
+    reserves_.clear();  // they do not suit, and are in the way
+    memory = pool_.allocate(bytes, consumer_, {});
+  }
+  return memory;
 }
 
 void Lane::move(std::span<const DeviceMove> moves, const Conversion& conversion) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <vector>
@@ -21,18 +22,21 @@ struct DeviceSet {
 /// Puts the work of one batch on the device's stream.
 class Lane final : public DeviceLane {
  public:
-  /// `meanwhile` runs while NCCL is at a call.
+  /// `reserves` are for results; `meanwhile` runs while NCCL is at a call.
   Lane(const Nccl& nccl, const cuda::Device& device, const DeviceSet& set, cuda::MemoryPool& pool,
-       cuda::Consumer consumer, Meanwhile meanwhile)
+       std::vector<cuda::MemoryPool::Reserve> reserves, cuda::Consumer consumer, Meanwhile meanwhile)
       : nccl_(nccl),
         device_(device),
         set_(set),
         pool_(pool),
+        has_reserves_(!reserves.empty() && std::ranges::find(reserves, nullptr) == reserves.end()),
+        reserves_(std::move(reserves)),
         consumer_(std::move(consumer)),
         meanwhile_(std::move(meanwhile)) {}
 
   [[nodiscard]] bool has_kernels() const override { return set_.kernels != nullptr; }
   [[nodiscard]] std::span<std::byte> staging() override { return set_.staging; }
+  [[nodiscard]] bool has_reserves() const override { return has_reserves_; }
   [[nodiscard]] std::shared_ptr<std::byte[]> allocate(std::size_t bytes) override;
   void move(std::span<const DeviceMove> moves, const Conversion& conversion) override;
   void fill(std::byte* to, std::size_t count, DType dtype, ReduceOp reduce) override;
@@ -55,6 +59,8 @@ class Lane final : public DeviceLane {
   const cuda::Device& device_;
   const DeviceSet& set_;
   cuda::MemoryPool& pool_;
+  const bool has_reserves_;
+  std::vector<cuda::MemoryPool::Reserve> reserves_;
   const cuda::Consumer consumer_;
   const Meanwhile meanwhile_;
   std::vector<cuda::PackPiece> pieces_;

@@ -81,8 +81,9 @@ void LaunchedBatch::throw_if_failed() {
   if (failure_) throw *failure_;
 }
 
-void LaunchedBatches::add(std::shared_ptr<LaunchedBatch> batch, std::shared_ptr<void> needs) {
-  batches_.push_back({std::move(batch), std::move(needs), std::nullopt});
+void LaunchedBatches::add(std::shared_ptr<LaunchedBatch> batch, std::int32_t process_set,
+                          std::shared_ptr<void> needs) {
+  batches_.push_back({std::move(batch), process_set, std::move(needs), std::nullopt});
 }
 
 void LaunchedBatches::look(TimePoint now, Duration limit) {
@@ -90,6 +91,7 @@ void LaunchedBatches::look(TimePoint now, Duration limit) {
     const cuda::Result state = batches_.front().batch->state();
     if (state == cuda::Result::kNotReady) break;
     batches_.front().batch->check_state(state);
+    finished_.push_back(batches_.front().process_set);
   }
   if (batches_.empty()) return;
   // Only the first can have begun and not be complete.

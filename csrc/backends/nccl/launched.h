@@ -1,11 +1,13 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/cuda/device.h"
@@ -61,12 +63,15 @@ class LaunchedBatch final : public DeviceWork {
 /// The batches that a device is not through with, in order. Used by the engine's thread.
 class LaunchedBatches {
  public:
-  /// With every batch goes what it needs until it is complete.
-  void add(std::shared_ptr<LaunchedBatch> batch, std::shared_ptr<void> needs);
+  /// With every batch, of a process set, goes what it needs until it is complete.
+  void add(std::shared_ptr<LaunchedBatch> batch, std::int32_t process_set, std::shared_ptr<void> needs);
 
   /// Lets go of what is complete. Throws Error(kSessionFailed), naming the operation, when the device has
   /// been at one for longer than `limit`.
   void look(TimePoint now, Duration limit);
+
+  /// The process sets of those that were let go of since the last time.
+  [[nodiscard]] std::vector<std::int32_t> take_finished() { return std::exchange(finished_, {}); }
 
   [[nodiscard]] std::size_t size() const { return batches_.size(); }
   /// The one that will be complete first, or null.
@@ -77,11 +82,13 @@ class LaunchedBatches {
  private:
   struct Entry {
     std::shared_ptr<LaunchedBatch> batch;
+    std::int32_t process_set;
     std::shared_ptr<void> needs;
     std::optional<TimePoint> begun;  ///< when it was first seen to have
   };
 
   std::deque<Entry> batches_;
+  std::vector<std::int32_t> finished_;
 };
 
 }  // namespace hora::nccl

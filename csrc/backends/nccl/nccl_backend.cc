@@ -17,51 +17,47 @@ using cuda::DeviceScope;
 
 namespace {
 
-// Less would make packing slower than sending tensors one by one.
-constexpr std::size_t kLeastStaging = std::size_t{1} << 20;
 // How often NCCL is asked whether it has lost a peer.
 constexpr auto kCheckInterval = std::chrono::milliseconds(20);
+// How long NCCL may be at giving up a communicator, where it may be at other calls longer.
+constexpr Duration kAbortLimit = std::chrono::seconds(10);
+
+/// A null stands for what was not put aside.
+std::vector<cuda::MemoryPool::Reserve> take_reserves(std::span<Submission> calls) {
+  std::vector<cuda::MemoryPool::Reserve> reserves;
+  for (Submission& call : calls) {
+    call.reserved.resize(call.is_absent ? 1 : call.reserved.size());
+    for (const std::shared_ptr<void>& each : std::exchange(call.reserved, {}))
+      reserves.push_back(std::static_pointer_cast<cuda::MemoryPool::Block>(each));
+  }
+  return reserves;
+}
 
 }  // namespace
 
-/// What a device rings when it comes to a certain place. It may still ring when the session has ended.
-struct NcclBackend::Doorbell {
-  std::mutex mutex;
-  std::function<void()> ring;
-  bool is_armed = false;
-
-  /// Given to the driver, which calls it on a thread of its own; nothing of CUDA may be called there.
-  static void on_arrival(void* data) {
-    const std::unique_ptr<std::shared_ptr<Doorbell>> own(static_cast<std::shared_ptr<Doorbell>*>(data));
-    Doorbell& bell = **own;
-    const std::lock_guard lock(bell.mutex);
-    bell.is_armed = false;
-    if (bell.ring) bell.ring();
-  }
-};
-
-/// Where tensors travel packed: memory that NCCL can register with the network. Its users on the device
-/// follow each other on one stream, so one piece of memory serves all.
-struct NcclBackend::Staging {
-  std::shared_ptr<const Nccl> nccl;
+/// What the device may be at until the last communicator is aborted. Then it is given back, and never if one
+/// cannot be.
+struct NcclBackend::Needs {
   std::shared_ptr<cuda::Device> device;
-  std::span<std::byte> memory;
+  std::shared_ptr<void> batches;
+  std::shared_ptr<Staging> staging;
+  std::unique_ptr<cuda::PackKernels> kernels;
 
-  ~Staging() {
-    if (memory.empty() || device->is_abandoned()) return;
+  ~Needs() {
+    device->take_back();
     const DeviceScope scope(*device);
-    static_cast<void>(nccl->memory_free(memory.data()));
+    kernels.reset();
   }
 };
 
 NcclBackend::NcclBackend(const Settings& settings)
     : settings_(settings.device),
-      wanted_staging_(std::max<std::size_t>(settings.fusion_threshold, kLeastStaging)),
+      wanted_staging_(settings.fusion_threshold),
+      stragglers_(settings_.stragglers ? settings_.stragglers : std::make_shared<Stragglers>()),
       doorbell_(std::make_shared<Doorbell>()) {}
 
 NcclBackend::~NcclBackend() {
-  const std::lock_guard lock(doorbell_->mutex);
-  doorbell_->ring = nullptr;
+  doorbell_->take_off();
 }
 
 bool NcclBackend::accepts(const Batch& batch) const {
@@ -93,7 +89,28 @@ void NcclBackend::require_open(int device) {
   static_cast<void>(open(device, true));
 }
 
-void NcclBackend::prepare(Submission& submission) {
+/// Null when there is not enough. Here, on a thread of the program, the framework can be asked to give memory
+/// back.
+cuda::MemoryPool::Reserve NcclBackend::reserve(std::size_t bytes) {
+  cuda::MemoryPool::Reserve reserve = pool_->reserve(bytes);
+  if (reserve || !settings_.free_memory) return reserve;
+  settings_.free_memory();
+  return pool_->reserve(bytes);
+}
+
+/// As if all ranks passed as many rows as this one.
+void NcclBackend::reserve_results(Submission& submission, int members) {
+  const Signature& signature = submission.request.signature;
+  if (!op_spec(signature.op).ragged_first) return;
+  if (pool_->take_shortage() && settings_.free_memory) settings_.free_memory();  // of an earlier call
+  const std::int64_t times = signature.op == OpKind::kAllgather ? members : 1;
+  for (std::size_t tensor = 0; tensor < submission.tensors.size(); ++tensor) {
+    const auto rows = static_cast<std::size_t>(submission.tensors[tensor].rows * times);
+    submission.reserved.push_back(reserve(signature.tensors[tensor].row_bytes() * rows));
+  }
+}
+
+void NcclBackend::prepare(Submission& submission, int members) {
   const DevicePlace place = submission.ready.place;
   if (submission.tensors.empty()) {
     // A join: a script may pass the device also where it is not needed, or where there is none.
@@ -110,6 +127,7 @@ void NcclBackend::prepare(Submission& submission) {
   const cuda::Stream stream = cuda::to_stream(place.stream);
   const DeviceScope scope(*device_);
   device_->require_no_capture(place.stream);
+  reserve_results(submission, members);
   std::shared_ptr<cuda::EventTag> event = device_->new_event();
   const std::lock_guard lock(mutex_);  // numbers follow the order on the stream
   check(driver, driver.event_record(event.get(), stream), "cuEventRecord");
@@ -150,13 +168,13 @@ void NcclBackend::run(const Batch& batch, std::span<Submission> calls, const Gro
   } catch (const Error& error) {
     // The job goes on after a mismatch, and what was launched before will be complete.
     if (error.kind() == ErrorKind::kMismatch) launched->record_end();
-    keep(launched, calls);
+    keep(batch, launched, calls);
     throw;
   } catch (...) {
-    keep(launched, calls);
+    keep(batch, launched, calls);
     throw;
   }
-  keep(launched, calls);
+  keep(batch, launched, calls);
 }
 
 void NcclBackend::launch(const Batch& batch, std::span<Submission> calls, const Group& group,
@@ -164,7 +182,8 @@ void NcclBackend::launch(const Batch& batch, std::span<Submission> calls, const 
   const DeviceSet& set = set_of(batch.process_set(), group);
   wait_for_inputs(calls);
   launched.record_begin();
-  Lane lane(*library_.nccl, *device_, set, *pool_, launched.consumer, [&group] { group.pump(); });
+  Lane lane(*library_.nccl, *device_, set, *pool_, take_reserves(calls), launched.consumer,
+            [&group] { group.pump(); });
   tensors_.collect(batch, calls);
   tensors_.for_each_dtype([&](DType dtype, std::span<const OpTensor> tensors) {
     op_spec(batch.signature().op).run_on_device({group, batch, dtype, tensors, lane});
@@ -173,13 +192,14 @@ void NcclBackend::launch(const Batch& batch, std::span<Submission> calls, const 
 }
 
 /// Results that the core has allocated live as long as the device is at them.
-void NcclBackend::keep(const std::shared_ptr<LaunchedBatch>& launched, std::span<Submission> calls) {
+void NcclBackend::keep(const Batch& batch, const std::shared_ptr<LaunchedBatch>& launched,
+                       std::span<Submission> calls) {
   auto results = std::make_shared<std::vector<Output>>();
   for (Submission& call : calls) {
     for (Output& result : call.results) result.device = device_->number();
     std::ranges::copy(call.results, std::back_inserter(*results));
   }
-  launched_.add(launched, std::move(results));
+  launched_.add(launched, batch.process_set(), std::move(results));
 }
 
 DeviceSet& NcclBackend::set_of(std::int32_t process_set, const Group& group) {
@@ -189,18 +209,8 @@ DeviceSet& NcclBackend::set_of(std::int32_t process_set, const Group& group) {
 
 bool NcclBackend::set_up_packing(bool may_be_short) {
   const DeviceScope scope(*device_);
-  staging_ = std::make_shared<Staging>(Staging{library_.nccl, device_, {}});
-  void* memory = nullptr;
-  std::size_t bytes = wanted_staging_;
-  while (library_.nccl->memory_allocate(&memory, bytes) != Result::kSuccess) {
-    if (!may_be_short) return false;
-    if (bytes <= kLeastStaging) {
-      raise(ErrorKind::kInvalidArgument, "GPU {} has no {} bytes left in which tensors could be packed",
-            device_->number(), bytes);
-    }
-    bytes /= 2;
-  }
-  staging_->memory = {static_cast<std::byte*>(memory), bytes};
+  staging_ = Staging::allocate(library_.nccl, device_, wanted_staging_, may_be_short);
+  if (!staging_) return false;
   cuda::LoadedKernels loaded = cuda::load_pack_kernels(device_->driver(), device_->number(),
                                                        {settings_.library_folders, settings_.cache_folder});
   kernels_ = std::move(loaded.kernels);
@@ -212,12 +222,13 @@ bool NcclBackend::set_up_packing(bool may_be_short) {
 /// members.
 DeviceSet NcclBackend::make_set(const Group& group) {
   const Agreement agreed = introduce(group, *library_.nccl, *device_,
-                                     {library_.version, staging_->memory.size(), kernels_ != nullptr});
+                                     {library_.version, staging_->memory().size(), kernels_ != nullptr});
   DeviceSet set;
   set.communicator = std::make_unique<Communicator>(
       library_.nccl, device_, agreed.id, group.rank(), group.size(),
-      CommunicatorOptions{settings_.timeout, settings_.blocking}, [&group] { group.pump(); });
-  set.staging = staging_->memory.first(agreed.staging_bytes);
+      CommunicatorOptions{settings_.timeout, settings_.blocking, stragglers_, abort_limit()},
+      [&group] { group.pump(); });
+  set.staging = staging_->memory().first(agreed.staging_bytes);
   set.kernels = agreed.have_kernels ? kernels_.get() : nullptr;
   return set;
 }
@@ -233,21 +244,8 @@ std::size_t NcclBackend::unfinished(TimePoint now) {
 }
 
 void NcclBackend::ring_at_next_end(std::function<void()> ring) {
-  const std::shared_ptr<LaunchedBatch> oldest = launched_.oldest();
-  if (!oldest) return;
-  {
-    const std::lock_guard lock(doorbell_->mutex);
-    if (doorbell_->is_armed) return;
-    doorbell_->is_armed = true;
-    doorbell_->ring = std::move(ring);
-  }
-  const DeviceScope scope(*device_);
-  const cuda::Driver& driver = device_->driver();
-  oldest->hold(device_->side_stream());
-  auto own = std::make_unique<std::shared_ptr<Doorbell>>(doorbell_);
-  check(driver, driver.launch_host_function(device_->side_stream(), &Doorbell::on_arrival, own.get()),
-        "cuLaunchHostFunc");
-  static_cast<void>(own.release());
+  if (const std::shared_ptr<LaunchedBatch> oldest = launched_.oldest())
+    doorbell_->ring_after(*oldest, *device_, std::move(ring));
 }
 
 void NcclBackend::forget(std::int32_t process_set, const Meanwhile& meanwhile) {
@@ -275,16 +273,20 @@ void NcclBackend::close(const Meanwhile& meanwhile) {
   staging_.reset();
 }
 
-/// What the device may still touch stays where it is until the last communicator is aborted, for good if one
-/// cannot be.
+Duration NcclBackend::abort_limit() const {
+  return std::min(settings_.timeout, kAbortLimit);
+}
+
+/// Giving memory back can wait for what the program has put on the device, so it has a thread of its own,
+/// too.
 void NcclBackend::fail(const Error& error) noexcept {
   if (!is_open_) return;
   device_->abandon();
-  static_cast<void>(kernels_.release());
   try {
-    const auto needs = std::make_shared<std::pair<std::shared_ptr<void>, std::shared_ptr<Staging>>>(
-        launched_.fail(error), std::move(staging_));
-    for (auto& [number, set] : sets_) set.communicator->abort([needs] {});
+    const std::shared_ptr<Needs> needs(
+        new Needs{device_, launched_.fail(error), std::move(staging_), std::move(kernels_)});
+    for (auto& [number, set] : sets_) set.communicator->abort(needs);
+    stragglers_->start("giving GPU memory back", abort_limit(), [needs] {});
   } catch (const std::exception& another) {
     log_error(fmt::format("communicators could not be aborted: {}", another.what()));
   }

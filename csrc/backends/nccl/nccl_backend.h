@@ -11,10 +11,13 @@
 #include "backends/backend.h"
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/memory_pool.h"
+#include "backends/nccl/doorbell.h"
 #include "backends/nccl/lane.h"
 #include "backends/nccl/launched.h"
 #include "backends/nccl/nccl_library.h"
+#include "backends/nccl/staging.h"
 #include "backends/tensors.h"
+#include "base/stragglers.h"
 
 namespace hora::nccl {
 
@@ -33,31 +36,35 @@ class NcclBackend final : public Backend {
   explicit NcclBackend(const Settings& settings);
   ~NcclBackend() override;
 
-  void prepare(Submission& submission) override;
+  void prepare(Submission& submission, int members) override;
   [[nodiscard]] bool accepts(const Batch& batch) const override;
   void run(const Batch& batch, std::span<Submission> calls, const Group& group) override;
   std::size_t unfinished(TimePoint now) override;
+  [[nodiscard]] std::vector<std::int32_t> take_finished() override { return launched_.take_finished(); }
   void ring_at_next_end(std::function<void()> ring) override;
   void forget(std::int32_t process_set, const Meanwhile& meanwhile) override;
   void close(const Meanwhile& meanwhile) override;
   void fail(const Error& error) noexcept override;
 
  private:
-  struct Doorbell;
-  struct Staging;
+  struct Needs;
 
   [[nodiscard]] bool open(int device, bool may_be_short);
   void require_open(int device);
+  [[nodiscard]] cuda::MemoryPool::Reserve reserve(std::size_t bytes);
+  void reserve_results(Submission& submission, int members);
   [[nodiscard]] DeviceSet& set_of(std::int32_t process_set, const Group& group);
   [[nodiscard]] DeviceSet make_set(const Group& group);
   [[nodiscard]] bool set_up_packing(bool may_be_short);
   void wait_for_inputs(std::span<const Submission> calls) const;
-  void keep(const std::shared_ptr<LaunchedBatch>& launched, std::span<Submission> calls);
+  void keep(const Batch& batch, const std::shared_ptr<LaunchedBatch>& launched, std::span<Submission> calls);
   void wait_until_idle(const Meanwhile& meanwhile);
+  [[nodiscard]] Duration abort_limit() const;
   void launch(const Batch& batch, std::span<Submission> calls, const Group& group, LaunchedBatch& launched);
 
   const DeviceSettings settings_;
   const std::size_t wanted_staging_;
+  const std::shared_ptr<Stragglers> stragglers_;
   std::mutex mutex_;
   std::shared_ptr<cuda::Device> device_;
   NcclLibrary library_;
@@ -72,7 +79,7 @@ class NcclBackend final : public Backend {
   LaunchedBatches launched_;
   TimePoint last_check_;
   BatchTensors tensors_;
-  std::shared_ptr<Doorbell> doorbell_;
+  const std::shared_ptr<Doorbell> doorbell_;
 };
 
 }  // namespace hora::nccl

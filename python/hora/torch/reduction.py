@@ -89,7 +89,10 @@ class GradientReduction:
 
     def synchronize(self, groups: ParameterGroups) -> None:
         """Complete the round; does nothing when the last one is complete and no gradient came since."""
-        if not self.active or (self.synchronized and not self._in_flight()):
+        if not self.active:
+            return
+        _core.require_working()  # on a GPU a reduction may fail after its wait
+        if self.synchronized and not self._in_flight():
             return
         failure = self._begin_buckets()
         self.watch(groups)
@@ -97,7 +100,7 @@ class GradientReduction:
         self._membership.propose(self._members, self._lone.pending)
         changed = self._changed()
         self._finish_all(failure)
-        _core.require_working()  # on a GPU a reduction may fail after its wait
+        _core.require_working()
         if changed:
             raise RuntimeError(
                 f"gradients were changed while they were being reduced: {', '.join(changed)}; call "
@@ -108,7 +111,9 @@ class GradientReduction:
         self.synchronized = True
 
     def require_synchronized(self) -> None:
-        """Refuse a step that would use gradients while they are being reduced."""
+        """Refuse a step that would use gradients while they are being reduced, or whose reduction failed."""
+        if self.active:
+            _core.require_working()
         if self._in_flight():
             raise AssertionError(
                 "optimizer.step() inside skip_synchronize() while gradients are being reduced; "

@@ -4,12 +4,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <thread>
+
 #include "base/error.h"
+#include "stand_ins/fake_cuda.h"
+#include "stand_ins/fake_nccl.h"
 #include "support/calls.h"
+#include "support/device.h"
 
 namespace hora::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 /// The job of one rank that a process without a launcher is.
@@ -117,6 +123,44 @@ TEST_F(DefaultSession, tells_a_forked_child_that_it_was_forked) {
               }),
               0);
   }
+}
+
+TEST_F(DefaultSession, does_not_start_again_while_nccl_is_at_giving_up_a_communicator) {
+  fake_nccl::fake_nccl_reset();
+  fake_nccl::Options options;
+  options.abort_ms = 4000;
+  fake_nccl::fake_nccl_set_options(&options);
+  fake_nccl::fake_nccl_hang_at(0, 0);
+  ::setenv("HORA_DEVICE_TIMEOUT", "1", 1);
+  init_default_session();
+  ::unsetenv("HORA_DEVICE_TIMEOUT");
+  std::vector<float> values{2};
+  {
+    const TestDevice device(0);
+    const CallOnDevice call(device, allreduce("x", ref(values)), 0, 1);
+    const HandlePtr handle = default_session()->submit(call.call());
+    while (error_of(*default_session(), barrier()).empty()) continue;
+    shutdown_default_session();
+    try {
+      init_default_session();
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kStartup);
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("ncclCommAbort has not come back after 1 s"),
+                                      HasSubstr("start a new process")));
+    }
+    EXPECT_FALSE(has_default_session());
+    EXPECT_TRUE(fake_cuda::fake_cuda_drain(20'000));
+  }
+  const TimePoint deadline = Clock::now() + std::chrono::seconds(20);
+  while (!has_default_session() && Clock::now() < deadline) {
+    try {
+      init_default_session();
+    } catch (const Error&) {
+      std::this_thread::yield();
+    }
+  }
+  EXPECT_TRUE(has_default_session());
 }
 
 }  // namespace

@@ -25,7 +25,6 @@ static_assert(is_declared_like<decltype(Driver::init), decltype(cuInit)>);
 static_assert(is_declared_like<decltype(Driver::driver_version), decltype(cuDriverGetVersion)>);
 static_assert(is_declared_like<decltype(Driver::error_name), decltype(cuGetErrorName)>);
 static_assert(is_declared_like<decltype(Driver::error_string), decltype(cuGetErrorString)>);
-static_assert(is_declared_like<decltype(Driver::device_count), decltype(cuDeviceGetCount)>);
 static_assert(is_declared_like<decltype(Driver::device), decltype(cuDeviceGet)>);
 static_assert(is_declared_like<decltype(Driver::device_pci_bus_id), decltype(cuDeviceGetPCIBusId)>);
 static_assert(is_declared_like<decltype(Driver::device_attribute), decltype(cuDeviceGetAttribute)>);
@@ -39,27 +38,18 @@ static_assert(
 static_assert(is_declared_like<decltype(Driver::stream_create), decltype(cuStreamCreateWithPriority)>);
 static_assert(is_declared_like<decltype(Driver::stream_destroy), decltype(cuStreamDestroy_v2)>);
 static_assert(is_declared_like<decltype(Driver::stream_wait_event), decltype(cuStreamWaitEvent)>);
-static_assert(is_declared_like<decltype(Driver::stream_query), decltype(cuStreamQuery)>);
 static_assert(is_declared_like<decltype(Driver::stream_is_capturing), decltype(cuStreamIsCapturing)>);
 static_assert(is_declared_like<decltype(Driver::event_create), decltype(cuEventCreate)>);
 static_assert(is_declared_like<decltype(Driver::event_destroy), decltype(cuEventDestroy_v2)>);
 static_assert(is_declared_like<decltype(Driver::event_record), decltype(cuEventRecord)>);
 static_assert(is_declared_like<decltype(Driver::event_query), decltype(cuEventQuery)>);
-static_assert(is_declared_like<decltype(Driver::event_synchronize), decltype(cuEventSynchronize)>);
 static_assert(is_declared_like<decltype(Driver::memory_allocate), decltype(cuMemAlloc_v2)>);
 static_assert(is_declared_like<decltype(Driver::memory_free), decltype(cuMemFree_v2)>);
-static_assert(is_declared_like<decltype(Driver::host_allocate), decltype(cuMemHostAlloc)>);
-static_assert(is_declared_like<decltype(Driver::host_free), decltype(cuMemFreeHost)>);
-static_assert(is_declared_like<decltype(Driver::copy_on_device), decltype(cuMemcpyDtoDAsync_v2)>);
-static_assert(is_declared_like<decltype(Driver::copy_to_device), decltype(cuMemcpyHtoDAsync_v2)>);
-static_assert(is_declared_like<decltype(Driver::copy_to_host), decltype(cuMemcpyDtoHAsync_v2)>);
-static_assert(is_declared_like<decltype(Driver::set_bytes), decltype(cuMemsetD8Async)>);
 static_assert(is_declared_like<decltype(Driver::launch_kernel), decltype(cuLaunchKernel)>);
 static_assert(is_declared_like<decltype(Driver::launch_host_function), decltype(cuLaunchHostFunc)>);
 static_assert(is_declared_like<decltype(Driver::module_load), decltype(cuModuleLoadData)>);
 static_assert(is_declared_like<decltype(Driver::module_unload), decltype(cuModuleUnload)>);
 static_assert(is_declared_like<decltype(Driver::module_function), decltype(cuModuleGetFunction)>);
-static_assert(is_declared_like<decltype(Driver::pointer_attribute), decltype(cuPointerGetAttribute)>);
 static_assert(
     is_declared_like<decltype(Driver::exchange_capture_mode), decltype(cuThreadExchangeStreamCaptureMode)>);
 
@@ -89,18 +79,11 @@ static_assert(same_value(Result::kStreamCaptureImplicit, CUDA_ERROR_STREAM_CAPTU
 
 static_assert(same_value(kStreamNonBlocking, CU_STREAM_NON_BLOCKING));
 static_assert(same_value(kEventDisableTiming, CU_EVENT_DISABLE_TIMING));
-static_assert(same_value(kMemoryTypeHost, CU_MEMORYTYPE_HOST));
-static_assert(same_value(kMemoryTypeDevice, CU_MEMORYTYPE_DEVICE));
 
-static_assert(same_value(DeviceAttribute::kMultiprocessorCount, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
 static_assert(same_value(DeviceAttribute::kComputeCapabilityMajor,
                          CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR));
 static_assert(same_value(DeviceAttribute::kComputeCapabilityMinor,
                          CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
-
-static_assert(same_value(PointerAttribute::kContext, CU_POINTER_ATTRIBUTE_CONTEXT));
-static_assert(same_value(PointerAttribute::kMemoryType, CU_POINTER_ATTRIBUTE_MEMORY_TYPE));
-static_assert(same_value(PointerAttribute::kDeviceOrdinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL));
 
 static_assert(same_value(CaptureStatus::kNone, CU_STREAM_CAPTURE_STATUS_NONE));
 static_assert(same_value(CaptureStatus::kActive, CU_STREAM_CAPTURE_STATUS_ACTIVE));

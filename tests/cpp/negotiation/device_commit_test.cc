@@ -134,14 +134,81 @@ TEST(DeviceCommit, what_changes_who_takes_part_comes_after_what_was_ready_before
   EXPECT_TRUE(job.departure(4).has_value());
 }
 
-TEST(DeviceCommit, a_set_without_the_root_is_not_held_back) {
-  VirtualJob job(kTwoHosts, negotiator_options(kBucket));
-  submit_everywhere(job, set_request(OpKind::kAddProcessSet, 1, {1, 4}));
-  job.settle();
-  const auto set = static_cast<std::int32_t>(job.batches(0).back().value);
-  for (const int rank : {1, 4}) job.submit(rank, on(set, on_device(named_request("a"))));
-  job.settle(kBusy);
-  EXPECT_EQ(job.batches(4).size(), 2u);
+/// A job with the process sets {1, 4} and {2, 3}, neither of which has the root.
+class SetsWithoutTheRoot : public ::testing::Test {
+ protected:
+  SetsWithoutTheRoot() : low_(add({1, 4}, 1)), high_(add({2, 3}, 2)) {}
+
+  std::int32_t add(const std::vector<int>& ranks, std::uint64_t number) {
+    submit_everywhere(job_, set_request(OpKind::kAddProcessSet, number, ranks));
+    job_.settle();
+    return static_cast<std::int32_t>(job_.batches(0).back().value);
+  }
+  void submit_low(const std::string& name, Shape shape = {2}) {
+    for (const int rank : {1, 4}) job_.submit(rank, on(low_, on_device(named_request(name, shape))));
+    job_.settle(kBusy);
+  }
+  void submit_high(const std::string& name) {
+    for (const int rank : {2, 3}) job_.submit(rank, on(high_, on_device(named_request(name))));
+    job_.settle(kBusy);
+  }
+  /// Batches of the process sets.
+  [[nodiscard]] std::size_t low() const { return job_.batches(4).size() - 2; }
+  [[nodiscard]] std::size_t high() const { return job_.batches(3).size() - 2; }
+
+  VirtualJob job_{kTwoHosts, negotiator_options(kBucket)};
+  const std::int32_t low_;
+  const std::int32_t high_;
+};
+
+TEST_F(SetsWithoutTheRoot, are_held_back_until_their_first_rank_has_told_of_an_end) {
+  submit_low("a");
+  submit_low("b");
+  EXPECT_EQ(low(), 2u);  // the devices have little to do
+  submit_low("c");
+  submit_low("d");
+  EXPECT_EQ(low(), 2u);
+  EXPECT_TRUE(job_.at(0).holds_back());
+  job_.end_batches(1, low_, 1);
+  job_.settle(kBusy);
+  EXPECT_EQ(low(), 3u);
+  EXPECT_EQ(job_.batches(4).back().entries.size(), 2u);
+}
+
+TEST_F(SetsWithoutTheRoot, do_not_wait_for_each_other_nor_for_the_root) {
+  for (const char* name : {"a", "b", "c"}) submit_low(name);
+  EXPECT_EQ(low(), 2u);
+  submit_high("a");
+  EXPECT_EQ(high(), 1u);
+  submit_everywhere(job_, on_device(named_request("all")));
+  job_.settle(kBusy - 1);
+  EXPECT_EQ(low(), 3u);  // with that of all ranks
+  job_.end_batches(2, high_, 1);
+  job_.settle(kBusy);
+  EXPECT_EQ(low(), 3u);
+}
+
+TEST_F(SetsWithoutTheRoot, are_planned_when_a_bucket_is_full_or_somebody_waits) {
+  submit_low("a");
+  submit_low("b");
+  submit_low("c", {250});
+  EXPECT_EQ(low(), 3u);
+  submit_low("d");
+  EXPECT_EQ(low(), 3u);
+  job_.wait(4, {"d", 0, low_});
+  job_.settle(kBusy);
+  EXPECT_EQ(low(), 4u);
+}
+
+TEST_F(SetsWithoutTheRoot, may_end_batches_after_they_are_gone) {
+  submit_low("a");
+  submit_everywhere(job_, set_request(OpKind::kRemoveProcessSet, 3, {1, 4}));
+  job_.settle(kBusy);
+  job_.end_batches(1, low_, 1);
+  job_.settle(kBusy);
+  EXPECT_FALSE(job_.failure(0).has_value());
+  submit_high("a");
+  EXPECT_EQ(high(), 2u);  // one is the removal
 }
 
 }  // namespace

@@ -216,6 +216,12 @@ TEST(Message, what_is_waited_for_survives_the_wire) {
     EXPECT_THROW(static_cast<void>(decode_waits(std::span(whole).first(length))), Error) << length;
 }
 
+TEST(Message, the_end_of_batches_survives_the_wire) {
+  const Through got = decode_through(encode(Through{7, 300}));
+  EXPECT_EQ(got.process_set, 7);
+  EXPECT_EQ(got.batches, 300u);
+}
+
 TEST(Message, the_first_byte_tells_the_kind) {
   EXPECT_EQ(kind_of(encode(std::vector<Announcement>{})), MessageKind::kAnnounce);
   EXPECT_EQ(kind_of(encode(Plan{}, 1)), MessageKind::kPlan);
@@ -224,6 +230,7 @@ TEST(Message, the_first_byte_tells_the_kind) {
   EXPECT_EQ(kind_of(encode(Departure{})), MessageKind::kDepart);
   EXPECT_EQ(kind_of(encode(Failure{})), MessageKind::kFailure);
   EXPECT_EQ(kind_of(encode_goodbye()), MessageKind::kGoodbye);
+  EXPECT_EQ(kind_of(encode(Through{})), MessageKind::kThrough);
 }
 
 TEST(Message, one_of_another_kind_is_an_error) {

@@ -45,7 +45,7 @@ TEST_F(FakeCudaCapture, is_invalidated_by_a_query_of_any_thread) {
 }
 
 TEST_F(FakeCudaCapture, is_invalidated_by_a_query_of_a_stream) {
-  EXPECT_EQ(driver.stream_query(make_stream()), kStreamCaptureUnsupported);
+  EXPECT_EQ(cuStreamQuery(make_stream()), kStreamCaptureUnsupported);
   EXPECT_EQ(end(), kStreamCaptureInvalidated);
 }
 

@@ -116,8 +116,8 @@ class FakeCuda : public testing::Test {
   static std::vector<unsigned char> read(cuda::DevicePointer pointer, std::size_t bytes,
                                          cuda::Stream stream) {
     std::vector<unsigned char> values(bytes);
-    EXPECT_EQ(driver.copy_to_host(values.data(), pointer, bytes, stream), Result::kSuccess);
-    EXPECT_EQ(driver.event_synchronize(record(stream)), Result::kSuccess);
+    EXPECT_EQ(cuMemcpyDtoHAsync_v2(values.data(), pointer, bytes, stream), Result::kSuccess);
+    EXPECT_EQ(cuEventSynchronize(record(stream)), Result::kSuccess);
     return values;
   }
 };

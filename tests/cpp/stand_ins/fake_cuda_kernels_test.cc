@@ -45,14 +45,14 @@ TEST_P(FakeCudaKernels, run_in_stream_order_with_the_parameter_of_the_launch) {
   const cuda::DevicePointer memory = allocate(10 * sizeof(float));
   const auto before = fake_cuda_counts().kernels;
   gate_.close_behind(stream);
-  EXPECT_EQ(driver.set_bytes(memory, 0, 10 * sizeof(float), stream), Result::kSuccess);
+  EXPECT_EQ(cuMemsetD8Async(memory, 0, 10 * sizeof(float), stream), Result::kSuccess);
   Add parameter{.to = memory, .count = 10, .value = 1.5F};
   EXPECT_EQ(launch(find("add"), stream, parameter), Result::kSuccess);
   parameter.value = 100;
   gate_.open();
   float last = 0;
-  EXPECT_EQ(driver.copy_to_host(&last, memory + 9 * sizeof(float), sizeof last, stream), Result::kSuccess);
-  EXPECT_EQ(driver.event_synchronize(record(stream)), Result::kSuccess);
+  EXPECT_EQ(cuMemcpyDtoHAsync_v2(&last, memory + 9 * sizeof(float), sizeof last, stream), Result::kSuccess);
+  EXPECT_EQ(cuEventSynchronize(record(stream)), Result::kSuccess);
   EXPECT_EQ(last, 1.5F);
   EXPECT_EQ(fake_cuda_counts().kernels, before + 1);
 }

@@ -21,9 +21,9 @@ TEST_F(FakeCudaMemory, is_copied_in_stream_order) {
   const cuda::DevicePointer second = allocate(100);
   const std::vector<unsigned char> sent(100, 7);
   const auto before = fake_cuda_counts();
-  EXPECT_EQ(driver.copy_to_device(first, sent.data(), 100, stream), Result::kSuccess);
-  EXPECT_EQ(driver.set_bytes(first + 50, 9, 50, stream), Result::kSuccess);
-  EXPECT_EQ(driver.copy_on_device(second, first, 100, stream), Result::kSuccess);
+  EXPECT_EQ(cuMemcpyHtoDAsync_v2(first, sent.data(), 100, stream), Result::kSuccess);
+  EXPECT_EQ(cuMemsetD8Async(first + 50, 9, 50, stream), Result::kSuccess);
+  EXPECT_EQ(cuMemcpyDtoDAsync_v2(second, first, 100, stream), Result::kSuccess);
   const auto received = read(second, 100, stream);
   EXPECT_EQ(received[49], 7);
   EXPECT_EQ(received[50], 9);
@@ -37,51 +37,10 @@ TEST_F(FakeCudaMemory, host_memory_is_read_when_the_copy_runs) {
   Gate gate;
   gate.close_behind(stream);
   unsigned char value = 1;
-  EXPECT_EQ(driver.copy_to_device(memory, &value, 1, stream), Result::kSuccess);
+  EXPECT_EQ(cuMemcpyHtoDAsync_v2(memory, &value, 1, stream), Result::kSuccess);
   value = 2;
   gate.open();
   EXPECT_EQ(read(memory, 1, stream)[0], 2);
-}
-
-TEST_F(FakeCudaMemory, pointers_are_known_to_be_of_their_device) {
-  const Current third(3);
-  const cuda::DevicePointer memory = allocate(16);
-  unsigned type = 0;
-  int device = -1;
-  cuda::Context context = nullptr;
-  const cuda::DevicePointer inside = memory + 15;
-  EXPECT_EQ(driver.pointer_attribute(&type, cuda::PointerAttribute::kMemoryType, inside), Result::kSuccess);
-  EXPECT_EQ(driver.pointer_attribute(&device, cuda::PointerAttribute::kDeviceOrdinal, inside),
-            Result::kSuccess);
-  EXPECT_EQ(driver.pointer_attribute(&context, cuda::PointerAttribute::kContext, inside), Result::kSuccess);
-  EXPECT_EQ(type, cuda::kMemoryTypeDevice);
-  EXPECT_EQ(device, 3);
-  EXPECT_EQ(context, third.context());
-}
-
-TEST_F(FakeCudaMemory, pointers_of_others_are_unknown) {
-  unsigned type = 0;
-  EXPECT_EQ(driver.pointer_attribute(&type, cuda::PointerAttribute::kMemoryType,
-                                     reinterpret_cast<cuda::DevicePointer>(&type)),
-            Result::kInvalidValue);
-  const cuda::DevicePointer memory = allocate(16);
-  EXPECT_EQ(driver.memory_free(memory), Result::kSuccess);
-  EXPECT_EQ(driver.pointer_attribute(&type, cuda::PointerAttribute::kMemoryType, memory),
-            Result::kInvalidValue);
-}
-
-TEST_F(FakeCudaMemory, of_the_host_is_ordinary_memory_that_the_device_reaches) {
-  void* memory = nullptr;
-  EXPECT_EQ(driver.host_allocate(&memory, 32, 0), Result::kSuccess);
-  std::memset(memory, 5, 32);
-  EXPECT_EQ(fake_cuda_memory(memory, 32), memory);
-  unsigned type = 0;
-  EXPECT_EQ(driver.pointer_attribute(&type, cuda::PointerAttribute::kMemoryType,
-                                     reinterpret_cast<cuda::DevicePointer>(memory)),
-            Result::kSuccess);
-  EXPECT_EQ(type, cuda::kMemoryTypeHost);
-  EXPECT_EQ(driver.host_free(memory), Result::kSuccess);
-  EXPECT_EQ(driver.host_free(memory), Result::kInvalidValue);
 }
 
 TEST_F(FakeCudaMemory, is_poisoned_and_rests_when_freed) {
@@ -109,7 +68,7 @@ TEST_F(FakeCudaMemory, freeing_waits_for_the_device) {
   const cuda::DevicePointer memory = allocate(64);
   Gate gate;
   gate.close_behind(stream);
-  EXPECT_EQ(driver.set_bytes(memory, 1, 64, stream), Result::kSuccess);
+  EXPECT_EQ(cuMemsetD8Async(memory, 1, 64, stream), Result::kSuccess);
   const cuda::Event filled = record(stream);
   const auto waits_before = fake_cuda_counts().synchronizations;
   const cuda::Context context = current_.context();
@@ -153,7 +112,7 @@ TEST_F(FakeCudaMemoryDeathTest, an_access_behind_the_end_is_found) {
   const cuda::DevicePointer memory = allocate(100);
   EXPECT_DEATH(
       {
-        driver.set_bytes(memory, 1, 101, nullptr);
+        cuMemsetD8Async(memory, 1, 101, nullptr);
         fake_cuda_drain(kLongMs);
       },
       "101 bytes at 0x[0-9a-f]+ are not within one living allocation.* below is 100 bytes at 0x");

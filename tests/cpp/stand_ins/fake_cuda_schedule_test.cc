@@ -60,7 +60,7 @@ class FakeCudaTogether : public FakeCudaStreams {
     for (int round = 0; round < kRounds; ++round) {
       const auto value = static_cast<unsigned char>(round);
       const cuda::DevicePointer memory = allocate(64);
-      EXPECT_EQ(driver.set_bytes(memory, value, 64, nullptr), Result::kSuccess);
+      EXPECT_EQ(cuMemsetD8Async(memory, value, 64, nullptr), Result::kSuccess);
       EXPECT_EQ(driver.event_record(events_[index], users), Result::kSuccess);
       EXPECT_EQ(driver.stream_wait_event(packing, events_[index], 0), Result::kSuccess);
       EXPECT_EQ(driver.stream_wait_event(users, events_[neighbour], 0), Result::kSuccess);

@@ -13,7 +13,7 @@ TEST_P(FakeCudaStreams, work_in_order) {
   std::vector<int> expected(100);
   std::iota(expected.begin(), expected.end(), 0);
   for (const int number : expected) journal_.add_behind(stream, number);
-  EXPECT_EQ(driver.event_synchronize(record(stream)), Result::kSuccess);
+  EXPECT_EQ(cuEventSynchronize(record(stream)), Result::kSuccess);
   EXPECT_EQ(journal_.written(), expected);
 }
 
@@ -23,13 +23,13 @@ TEST_P(FakeCudaStreams, do_not_wait_for_each_other) {
   gate_.close_behind(blocked);
   journal_.add_behind(blocked, 1);
   journal_.add_behind(free, 2);
-  EXPECT_EQ(driver.event_synchronize(record(free)), Result::kSuccess);
-  EXPECT_EQ(driver.stream_query(free), Result::kSuccess);
-  EXPECT_EQ(driver.stream_query(blocked), Result::kNotReady);
+  EXPECT_EQ(cuEventSynchronize(record(free)), Result::kSuccess);
+  EXPECT_EQ(cuStreamQuery(free), Result::kSuccess);
+  EXPECT_EQ(cuStreamQuery(blocked), Result::kNotReady);
   EXPECT_EQ(journal_.written(), std::vector{2});
   gate_.open();
-  EXPECT_EQ(driver.event_synchronize(record(blocked)), Result::kSuccess);
-  EXPECT_EQ(driver.stream_query(blocked), Result::kSuccess);
+  EXPECT_EQ(cuEventSynchronize(record(blocked)), Result::kSuccess);
+  EXPECT_EQ(cuStreamQuery(blocked), Result::kSuccess);
 }
 
 TEST_P(FakeCudaStreams, wait_for_an_event_of_another_device) {
@@ -41,9 +41,9 @@ TEST_P(FakeCudaStreams, wait_for_an_event_of_another_device) {
   const cuda::Stream second = make_stream();
   EXPECT_EQ(driver.stream_wait_event(second, event, 0), Result::kSuccess);
   journal_.add_behind(second, 2);
-  EXPECT_EQ(driver.stream_query(second), Result::kNotReady);
+  EXPECT_EQ(cuStreamQuery(second), Result::kNotReady);
   gate_.open();
-  EXPECT_EQ(driver.event_synchronize(record(second)), Result::kSuccess);
+  EXPECT_EQ(cuEventSynchronize(record(second)), Result::kSuccess);
   EXPECT_EQ(journal_.written(), (std::vector{1, 2}));
 }
 
@@ -53,12 +53,12 @@ TEST_P(FakeCudaStreams, end_their_work_after_their_destruction) {
   journal_.add_behind(stream, 1);
   const cuda::Event event = record(stream);
   EXPECT_EQ(driver.stream_destroy(stream), Result::kSuccess);
-  EXPECT_EQ(driver.stream_query(stream), Result::kInvalidHandle);
+  EXPECT_EQ(cuStreamQuery(stream), Result::kInvalidHandle);
   EXPECT_EQ(driver.stream_destroy(stream), Result::kInvalidHandle);
   EXPECT_EQ(fake_cuda_enqueue(stream, [](void*) { return true; }, nullptr), Result::kInvalidHandle);
   EXPECT_FALSE(fake_cuda_drain(1));
   gate_.open();
-  EXPECT_EQ(driver.event_synchronize(event), Result::kSuccess);
+  EXPECT_EQ(cuEventSynchronize(event), Result::kSuccess);
   EXPECT_EQ(journal_.written(), std::vector{1});
 }
 
@@ -69,9 +69,9 @@ TEST_P(FakeCudaStreams, that_block_order_against_the_default_stream) {
   journal_.add_behind(before, 1);
   journal_.add_behind(nullptr, 2);
   journal_.add_behind(after, 3);
-  EXPECT_EQ(driver.stream_query(after), Result::kNotReady);
+  EXPECT_EQ(cuStreamQuery(after), Result::kNotReady);
   gate_.open();
-  EXPECT_EQ(driver.event_synchronize(record(after)), Result::kSuccess);
+  EXPECT_EQ(cuEventSynchronize(record(after)), Result::kSuccess);
   EXPECT_EQ(journal_.written(), (std::vector{1, 2, 3}));
 }
 
@@ -79,8 +79,8 @@ TEST_P(FakeCudaStreams, that_do_not_block_ignore_the_default_stream) {
   const cuda::Stream stream = make_stream();
   gate_.close_behind(nullptr);
   journal_.add_behind(stream, 1);
-  EXPECT_EQ(driver.event_synchronize(record(stream)), Result::kSuccess);
-  EXPECT_EQ(driver.stream_query(nullptr), Result::kNotReady);
+  EXPECT_EQ(cuEventSynchronize(record(stream)), Result::kSuccess);
+  EXPECT_EQ(cuStreamQuery(nullptr), Result::kNotReady);
   gate_.open();
 }
 
@@ -105,7 +105,7 @@ TEST_P(FakeCudaStreams, call_host_functions_in_order) {
   const cuda::Event event = record(stream);
   EXPECT_EQ(calls, 0);
   gate_.open();
-  EXPECT_EQ(driver.event_synchronize(event), Result::kSuccess);
+  EXPECT_EQ(cuEventSynchronize(event), Result::kSuccess);
   EXPECT_EQ(calls, 1);
 }
 
@@ -119,7 +119,7 @@ TEST_P(FakeCudaStreams, refuse_calls_from_host_functions) {
           [](void* data) { static_cast<std::atomic<Result>*>(data)->store(kSymbols.event_query(nullptr)); },
           &result),
       Result::kSuccess);
-  EXPECT_EQ(driver.event_synchronize(record(stream)), Result::kSuccess);
+  EXPECT_EQ(cuEventSynchronize(record(stream)), Result::kSuccess);
   EXPECT_EQ(result, Result::kUnknown);
   EXPECT_EQ(fake_cuda_counts().calls_from_host_functions, before + 1);
 }
@@ -130,7 +130,7 @@ TEST_P(FakeCudaStreams, may_begin_late) {
   const cuda::Stream stream = make_stream();
   const auto begin = std::chrono::steady_clock::now();
   journal_.add_behind(stream, 1);
-  EXPECT_EQ(driver.event_synchronize(record(stream)), Result::kSuccess);
+  EXPECT_EQ(cuEventSynchronize(record(stream)), Result::kSuccess);
   EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::microseconds(4000));
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "collectives/chunks.h"
+#include "stand_ins/cuda/symbols.h"
 
 namespace hora::testing {
 namespace {
@@ -45,7 +46,7 @@ void TestDevice::synchronize() const {
   cuda::Event event = nullptr;
   check(*driver_, driver_->event_create(&event, cuda::kEventDisableTiming), "cuEventCreate");
   check(*driver_, driver_->event_record(event, stream_), "cuEventRecord");
-  check(*driver_, driver_->event_synchronize(event), "cuEventSynchronize");
+  check(*driver_, fake_cuda::cuEventSynchronize(event), "cuEventSynchronize");
   check(*driver_, driver_->event_destroy(event), "cuEventDestroy");
 }
 
@@ -57,7 +58,7 @@ CallOnDevice::CallOnDevice(const TestDevice& device, Call call, int rank, int si
     const std::size_t bytes = tensor.input.bytes();
     const cuda::DevicePointer input = allocate(bytes);
     if (bytes > 0)
-      check(driver, driver.copy_to_device(input, tensor.input.data, bytes, device_.stream()),
+      check(driver, fake_cuda::cuMemcpyHtoDAsync_v2(input, tensor.input.data, bytes, device_.stream()),
             "cuMemcpyHtoDAsync");
     if (tensor.output != nullptr) {
       const std::size_t length = result_bytes(call_.op, tensor.input, rank, size);
@@ -88,7 +89,8 @@ std::vector<Output> CallOnDevice::bring_back(const Session& session, const Handl
   const auto fetch = [&](std::byte* host, const void* device, std::size_t bytes) {
     if (bytes == 0) return;
     check(driver,
-          driver.copy_to_host(host, reinterpret_cast<cuda::DevicePointer>(device), bytes, device_.stream()),
+          fake_cuda::cuMemcpyDtoHAsync_v2(host, reinterpret_cast<cuda::DevicePointer>(device), bytes,
+                                          device_.stream()),
           "cuMemcpyDtoHAsync");
   };
   for (const Copy& copy : results_) fetch(copy.host, reinterpret_cast<const void*>(copy.device), copy.bytes);

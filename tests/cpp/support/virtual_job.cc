@@ -75,6 +75,11 @@ Negotiator::Stalls VirtualJob::take_stalls(int rank) {
   return std::exchange(nodes_[static_cast<std::size_t>(rank)].stalls, {});
 }
 
+void VirtualJob::end_batches(int rank, std::int32_t process_set, std::uint64_t batches) {
+  at(rank).on_through({process_set, batches});
+  collect(rank);
+}
+
 bool VirtualJob::cut(std::size_t unfinished) {
   if (!at(0).can_cut(unfinished)) return false;
   at(0).cut(unfinished);

@@ -44,6 +44,8 @@ class VirtualJob {
   void wait(int rank, const Key& key);
   /// Time passes at a rank.
   void tick(int rank, TimePoint now, bool waits);
+  /// The device of the rank is through with batches of a process set.
+  void end_batches(int rank, std::int32_t process_set, std::uint64_t batches);
   /// The root plans what is ready, with so many batches on its device; says whether anything was.
   bool cut(std::size_t unfinished = 0);
   /// Delivers and cuts until nothing moves any more. Throws when that does not end.

@@ -37,15 +37,10 @@ void end_streams(State& state, const ContextState& context) {
   state.streams.remove_if([&](const StreamState& each) { return each.context.get() == &context; });
 }
 
-void free_memory(State& state, const Device& device) {
+void free_memory(const Device& device) {
   for (const auto& [address, block] : std::map(device.memory->blocks())) {
     if (block.living) device.memory->release(address);
   }
-  std::erase_if(state.host_blocks, [&](const auto& each) {
-    if (each.second.context != device.context) return false;
-    std::free(reinterpret_cast<void*>(each.first));
-    return true;
-  });
 }
 
 /// Everything that was made in the context goes with it.
@@ -56,7 +51,7 @@ void destroy_context(State& state, Device& device) {
   state.events.remove_if([&](const EventState& each) { return each.context == context; });
   state.functions.remove_if([&](const FunctionState& each) { return each.module->context == context; });
   state.modules.remove_if([&](const ModuleState& each) { return each.context == context; });
-  free_memory(state, device);
+  free_memory(device);
   state.contexts.remove(context->handle);
   device.context.reset();
 }

@@ -64,13 +64,13 @@ DeviceMemory::~DeviceMemory() {
   close(file_);
 }
 
-std::optional<std::uintptr_t> DeviceMemory::allocate(std::size_t bytes, cuda::Context context) {
+std::optional<std::uintptr_t> DeviceMemory::allocate(std::size_t bytes) {
   if (bytes > address_bytes_) return std::nullopt;
   const std::size_t span = span_of(bytes);
   auto address = find_gap(next_, span);
   if (!address) address = find_gap(closed_, span);
   if (!address) return std::nullopt;
-  blocks_[*address] = {.bytes = bytes, .span = span, .context = context};
+  blocks_[*address] = {.bytes = bytes, .span = span};
   std::fill_n(open(*address) + bytes, kGuardBytes, kGuard);
   next_ = *address + span;
   live_bytes_ += bytes;

@@ -23,7 +23,6 @@ class DeviceMemory {
   struct Block {
     std::size_t bytes = 0;
     std::size_t span = 0;  ///< with the distance to the next
-    cuda::Context context = nullptr;
     bool living = true;
   };
 
@@ -34,7 +33,7 @@ class DeviceMemory {
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
   /// Nothing if no gap is left that is large enough.
-  [[nodiscard]] std::optional<std::uintptr_t> allocate(std::size_t bytes, cuda::Context context);
+  [[nodiscard]] std::optional<std::uintptr_t> allocate(std::size_t bytes);
 
   /// Ends the process with a message if something wrote behind the block. The address must be a living
   /// block's.

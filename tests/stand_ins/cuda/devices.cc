@@ -8,7 +8,6 @@
 namespace hora::fake_cuda {
 namespace {
 
-constexpr int kMultiprocessors = 132;
 constexpr int kComputeCapability[] = {9, 0};
 constexpr int kFirstBus = 0x1b;
 constexpr int kBusesApart = 8;
@@ -21,8 +20,6 @@ void require_device(const State& state, cuda::DeviceNumber device) {
 
 int attribute(cuda::DeviceAttribute which) {
   switch (which) {
-    case cuda::DeviceAttribute::kMultiprocessorCount:
-      return kMultiprocessors;
     case cuda::DeviceAttribute::kComputeCapabilityMajor:
       return kComputeCapability[0];
     case cuda::DeviceAttribute::kComputeCapabilityMinor:

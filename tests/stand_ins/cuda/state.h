@@ -103,12 +103,6 @@ struct Device {
   int retained = 0;
 };
 
-/// Memory of cuMemHostAlloc.
-struct HostBlock {
-  std::size_t bytes;
-  std::shared_ptr<ContextState> context;
-};
-
 /// Lock map: mutex guards all that follows, and all that it leads to, except a Piece's `run` while its stream
 /// is `running`.
 struct State {
@@ -127,7 +121,6 @@ struct State {
   Handles<cuda::Function, FunctionState> functions{0xf0c};
   std::vector<std::shared_ptr<StreamState>> living;  ///< streams; also destroyed ones with work left
   std::map<std::string, KernelEntry> kernels;
-  std::map<std::uintptr_t, HostBlock> host_blocks;
   std::condition_variable progress;  ///< for calls that wait: some work is complete, or a device has failed
   std::condition_variable work;      ///< for the scheduler's thread
   bool scheduler_runs = false;

@@ -1,7 +1,7 @@
 #pragma once
 
-// The driver's symbols that the stand-in exports, and the table that libhora makes of them. The compiler
-// compares the two.
+// The driver's symbols that the stand-in exports, and the table that libhora makes of those which it uses.
+// The compiler compares the two.
 
 #include <cstddef>
 
@@ -35,8 +35,6 @@ cuda::Result cuEventQuery(cuda::Event event);
 cuda::Result cuEventSynchronize(cuda::Event event);
 cuda::Result cuMemAlloc_v2(cuda::DevicePointer* pointer, std::size_t bytes);
 cuda::Result cuMemFree_v2(cuda::DevicePointer pointer);
-cuda::Result cuMemHostAlloc(void** pointer, std::size_t bytes, unsigned flags);
-cuda::Result cuMemFreeHost(void* pointer);
 cuda::Result cuMemcpyDtoDAsync_v2(cuda::DevicePointer to, cuda::DevicePointer from, std::size_t bytes,
                                   cuda::Stream stream);
 cuda::Result cuMemcpyHtoDAsync_v2(cuda::DevicePointer to, const void* from, std::size_t bytes,
@@ -51,7 +49,6 @@ cuda::Result cuLaunchHostFunc(cuda::Stream stream, cuda::HostFunction function, 
 cuda::Result cuModuleLoadData(cuda::Module* module, const void* image);
 cuda::Result cuModuleUnload(cuda::Module module);
 cuda::Result cuModuleGetFunction(cuda::Function* function, cuda::Module module, const char* name);
-cuda::Result cuPointerGetAttribute(void* value, cuda::PointerAttribute which, cuda::DevicePointer pointer);
 cuda::Result cuThreadExchangeStreamCaptureMode(cuda::CaptureMode* mode);
 }
 
@@ -60,7 +57,6 @@ inline constexpr cuda::Driver kSymbols{
     .driver_version = cuDriverGetVersion,
     .error_name = cuGetErrorName,
     .error_string = cuGetErrorString,
-    .device_count = cuDeviceGetCount,
     .device = cuDeviceGet,
     .device_pci_bus_id = cuDeviceGetPCIBusId,
     .device_attribute = cuDeviceGetAttribute,
@@ -72,27 +68,18 @@ inline constexpr cuda::Driver kSymbols{
     .stream_create = cuStreamCreateWithPriority,
     .stream_destroy = cuStreamDestroy_v2,
     .stream_wait_event = cuStreamWaitEvent,
-    .stream_query = cuStreamQuery,
     .stream_is_capturing = cuStreamIsCapturing,
     .event_create = cuEventCreate,
     .event_destroy = cuEventDestroy_v2,
     .event_record = cuEventRecord,
     .event_query = cuEventQuery,
-    .event_synchronize = cuEventSynchronize,
     .memory_allocate = cuMemAlloc_v2,
     .memory_free = cuMemFree_v2,
-    .host_allocate = cuMemHostAlloc,
-    .host_free = cuMemFreeHost,
-    .copy_on_device = cuMemcpyDtoDAsync_v2,
-    .copy_to_device = cuMemcpyHtoDAsync_v2,
-    .copy_to_host = cuMemcpyDtoHAsync_v2,
-    .set_bytes = cuMemsetD8Async,
     .launch_kernel = cuLaunchKernel,
     .launch_host_function = cuLaunchHostFunc,
     .module_load = cuModuleLoadData,
     .module_unload = cuModuleUnload,
     .module_function = cuModuleGetFunction,
-    .pointer_attribute = cuPointerGetAttribute,
     .exchange_capture_mode = cuThreadExchangeStreamCaptureMode,
 };
 
