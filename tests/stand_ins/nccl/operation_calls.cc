@@ -54,8 +54,13 @@ Result call(const Operation& operation, Comm comm, const char* caller) {
 Operation operation_of(Kind kind, const void* from, void* to, std::size_t count, DataType type, RedOp op,
                        int peer, Stream stream) {
   const int root = kind == Kind::kBroadcast ? peer : -1;
-  return {{kind, type, op, root, count, 0, 1}, peer,   static_cast<const std::byte*>(from),
-          static_cast<std::byte*>(to),         stream, 0, false};
+  return {{kind, type, op, root, count, 0, 1},
+          peer,
+          static_cast<const std::byte*>(from),
+          static_cast<std::byte*>(to),
+          stream,
+          0,
+          false};
 }
 
 }  // namespace
