@@ -262,7 +262,8 @@ void bind_session(py::module_& module) {
       "gpu_probe",
       [](const std::vector<std::string>& library_folders) {
         const GpuProbe probe = probe_gpus(library_folders);
-        return py::make_tuple(probe.has_driver, probe.driver, probe.nccl_version, probe.nccl);
+        return py::make_tuple(probe.has_driver, probe.driver, probe.nccl_version, probe.nccl,
+                              probe.nccl_features);
       },
       py::arg("library_folders") = std::vector<std::string>());
   module.def("mpi_allows_threads", &mpi_allows_threads);

@@ -128,7 +128,7 @@ GpuProbe probe_gpus(const std::vector<std::string>& library_folders) {
   const cuda::CudaLibrary cuda = cuda::open_cuda(settings.device.cuda_library);
   const nccl::NcclLibrary nccl = nccl::open_nccl(settings.device.nccl_library, library_folders);
   return {cuda.driver != nullptr, cuda.driver ? cuda.place : cuda.problem, nccl.version,
-          nccl.nccl ? nccl.place : nccl.problem};
+          nccl.nccl ? nccl.place : nccl.problem, nccl.features};
 }
 
 void shutdown_default_session() {

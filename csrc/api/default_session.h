@@ -31,9 +31,10 @@ void init_default_session(const JobScope& scope = {}, FrontEndServices services 
 /// What tensors on GPUs would use.
 struct GpuProbe {
   bool has_driver;
-  std::string driver;  ///< where it was found, or what is missing
-  int nccl_version;    ///< such as 22809; 0 where there is none
-  std::string nccl;    ///< likewise
+  std::string driver;                      ///< where it was found, or what is missing
+  int nccl_version;                        ///< such as 22809; 0 where there is none
+  std::string nccl;                        ///< likewise
+  std::vector<std::string> nccl_features;  ///< functions that are used and that older versions lack
 };
 [[nodiscard]] GpuProbe probe_gpus(const std::vector<std::string>& library_folders);
 

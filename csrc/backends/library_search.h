@@ -39,6 +39,12 @@ class SymbolBinder {
     function = reinterpret_cast<Function>(find_symbol(found_, symbol));
     if (function == nullptr) missing_.emplace_back(symbol);
   }
+  /// The same for what only some versions have, which is null elsewhere; says whether it is there.
+  template <typename Function>
+  bool bind_optional(Function& function, const char* symbol) {
+    function = reinterpret_cast<Function>(find_symbol(found_, symbol));
+    return function != nullptr;
+  }
   [[nodiscard]] const std::vector<std::string>& missing() const { return missing_; }
 
  private:

@@ -64,6 +64,8 @@ class DeviceLane {
   virtual void broadcast(const std::byte* from, std::byte* to, std::size_t bytes, int root) = 0;
   /// `bytes` of each rank.
   virtual void all_gather(const std::byte* from, std::byte* to, std::size_t bytes) = 0;
+  /// `bytes` of each rank for each rank; every rank has told the others the same number.
+  virtual void all_to_all(const std::byte* from, std::byte* to, std::size_t bytes) = 0;
   virtual void send(const std::byte* from, std::size_t bytes, int peer) = 0;
   virtual void receive(std::byte* to, std::size_t bytes, int peer) = 0;
 };

@@ -63,13 +63,13 @@ def framework_line(distribution: str) -> Line:
 
 def nccl_line() -> Line:
     """Say whether tensors on GPUs can be used, and where the libraries are."""
-    has_driver, driver, version, nccl = _core.gpu_probe(library_folders())
+    has_driver, driver, version, nccl, features = _core.gpu_probe(library_folders())
     if not has_driver:
         return Line("backend nccl", f"no: {driver}")
     if not version:
         return Line("backend nccl", f"no: {nccl}", pip_install("nvidia-nccl-cu13"))
     number = f"{version // 10000}.{version // 100 % 100}.{version % 100}"
-    return Line("backend nccl", f"yes: NCCL {number} ({nccl})")
+    return Line("backend nccl", f"yes: NCCL {number} ({nccl}){''.join(f', {each}' for each in features)}")
 
 
 def pip_install(what: str) -> str:

@@ -122,6 +122,21 @@ void Lane::all_gather(const std::byte* from, std::byte* to, std::size_t bytes) {
        "ncclAllGather");
 }
 
+/// Within a group, which a number of single messages needs.
+void Lane::all_to_all(const std::byte* from, std::byte* to, std::size_t bytes) {
+  if (bytes == 0) return;
+  if (nccl_.all_to_all != nullptr) {
+    take(nccl_.all_to_all(from, to, bytes, DataType::kUInt8, set_.communicator->get(), device_.stream()),
+         "ncclAlltoAll");
+    return;
+  }
+  for (int peer = 0; peer < set_.size; ++peer) {
+    const std::size_t at = static_cast<std::size_t>(peer) * bytes;
+    send(from + at, bytes, peer);
+    receive(to + at, bytes, peer);
+  }
+}
+
 void Lane::send(const std::byte* from, std::size_t bytes, int peer) {
   take(nccl_.send(from, bytes, DataType::kUInt8, peer, set_.communicator->get(), device_.stream()),
        "ncclSend");

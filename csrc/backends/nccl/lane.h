@@ -15,6 +15,7 @@ namespace hora::nccl {
 /// What a process set has on this rank's device, as all its ranks agreed when it was made.
 struct DeviceSet {
   std::unique_ptr<Communicator> communicator;
+  int size = 0;  ///< ranks
   std::span<std::byte> staging;
   const cuda::PackKernels* kernels = nullptr;  ///< null unless every rank has them
 };
@@ -48,6 +49,7 @@ class Lane final : public DeviceLane {
                       ReduceOp reduce) override;
   void broadcast(const std::byte* from, std::byte* to, std::size_t bytes, int root) override;
   void all_gather(const std::byte* from, std::byte* to, std::size_t bytes) override;
+  void all_to_all(const std::byte* from, std::byte* to, std::size_t bytes) override;
   void send(const std::byte* from, std::size_t bytes, int peer) override;
   void receive(std::byte* to, std::size_t bytes, int peer) override;
 

@@ -88,6 +88,10 @@ struct Nccl {
   Result (*group_end)();                                         // ncclGroupEnd
   Result (*memory_allocate)(void** pointer, std::size_t bytes);  // ncclMemAlloc
   Result (*memory_free)(void* pointer);                          // ncclMemFree
+
+  // Null where NCCL is older.
+  Result (*all_to_all)(const void* from, void* to, std::size_t count_each, DataType type, Comm comm,
+                       cuda::Stream stream);  // ncclAlltoAll, 2.28
 };
 
 }  // namespace hora::nccl

@@ -228,6 +228,7 @@ DeviceSet NcclBackend::make_set(const Group& group) {
       library_.nccl, device_, agreed.id, group.rank(), group.size(),
       CommunicatorOptions{settings_.timeout, settings_.blocking, stragglers_, abort_limit()},
       [&group] { group.pump(); });
+  set.size = group.size();
   set.staging = staging_->memory().first(agreed.staging_bytes);
   set.kernels = agreed.have_kernels ? kernels_.get() : nullptr;
   return set;

@@ -33,6 +33,13 @@ void bind_all(SymbolBinder& binder, Nccl& nccl) {
   binder.bind(nccl.memory_free, "ncclMemFree");
 }
 
+/// All ranks have the same version, hence the same of these.
+std::vector<std::string> bind_optional(SymbolBinder& binder, Nccl& nccl) {
+  std::vector<std::string> found;
+  if (binder.bind_optional(nccl.all_to_all, "ncclAlltoAll")) found.emplace_back("ncclAlltoAll");
+  return found;
+}
+
 }  // namespace
 
 std::string describe_version(int version) {
@@ -49,6 +56,7 @@ NcclLibrary open_nccl(const std::string& path, const std::vector<std::string>& f
     return {nullptr,
             0,
             {},
+            {},
             fmt::format("NCCL was not found ({}); install the package nvidia-nccl-cu12 or nvidia-nccl-cu13",
                         join(found.tried, "; "))};
   }
@@ -61,10 +69,12 @@ NcclLibrary open_nccl(const std::string& path, const std::vector<std::string>& f
     return {nullptr,
             0,
             {},
+            {},
             fmt::format("NCCL {} is too old ({}); hora needs {} or later", describe_version(version),
                         found.place, describe_version(kLeastVersion))};
   }
-  return {std::move(nccl), version, found.place, {}};
+  std::vector<std::string> features = bind_optional(binder, *nccl);
+  return {std::move(nccl), version, found.place, std::move(features), {}};
 }
 
 }  // namespace hora::nccl

@@ -13,7 +13,8 @@ struct NcclLibrary {
   std::shared_ptr<const Nccl> nccl;  ///< null where there is none
   int version = 0;                   ///< such as 22809 for 2.28.9
   std::string place;
-  std::string problem;  ///< otherwise: what is missing, and where it was looked for
+  std::vector<std::string> features;  ///< functions that are used and that older versions lack
+  std::string problem;                ///< otherwise: what is missing, and where it was looked for
 };
 
 /// Opens NCCL 2.19.3 or later. A copy that the program uses already comes before all others, because the

@@ -29,6 +29,9 @@ static_assert(is_declared_like<decltype(Nccl::reduce_scatter), decltype(ncclRedu
 static_assert(is_declared_like<decltype(Nccl::all_gather), decltype(ncclAllGather)>);
 static_assert(is_declared_like<decltype(Nccl::send), decltype(ncclSend)>);
 static_assert(is_declared_like<decltype(Nccl::receive), decltype(ncclRecv)>);
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+static_assert(is_declared_like<decltype(Nccl::all_to_all), decltype(ncclAlltoAll)>);
+#endif
 static_assert(is_declared_like<decltype(Nccl::group_start), decltype(ncclGroupStart)>);
 static_assert(is_declared_like<decltype(Nccl::group_end), decltype(ncclGroupEnd)>);
 static_assert(is_declared_like<decltype(Nccl::memory_allocate), decltype(ncclMemAlloc)>);

@@ -54,8 +54,13 @@ Result call(const Operation& operation, Comm comm, const char* caller) {
 Operation operation_of(Kind kind, const void* from, void* to, std::size_t count, DataType type, RedOp op,
                        int peer, Stream stream) {
   const int root = kind == Kind::kBroadcast ? peer : -1;
-  return {{kind, type, op, root, count, 0, 1}, peer,   static_cast<const std::byte*>(from),
-          static_cast<std::byte*>(to),         stream, 0};
+  return {{kind, type, op, root, count, 0, 1},
+          peer,
+          static_cast<const std::byte*>(from),
+          static_cast<std::byte*>(to),
+          stream,
+          0,
+          false};
 }
 
 }  // namespace
@@ -93,6 +98,21 @@ Result ncclSend(const void* from, std::size_t count, DataType type, int peer, Co
 Result ncclRecv(void* to, std::size_t count, DataType type, int peer, Comm comm, Stream stream) {
   return call(operation_of(Kind::kReceive, nullptr, to, count, type, RedOp::kSum, peer, stream), comm,
               "ncclRecv");
+}
+
+/// Like NCCL's: messages between all pairs.
+Result ncclAlltoAll(const void* from, void* to, std::size_t count_each, DataType type, Comm comm,
+                    Stream stream) {
+  const auto communicator = find(comm, "ncclAlltoAll");
+  if (communicator == nullptr) return failed(Result::kInvalidArgument, "ncclAlltoAll: null");
+  const std::size_t bytes = count_each * size_of(type);
+  ncclGroupStart();
+  for (int peer = 0; peer < communicator->size(); ++peer) {
+    const std::size_t at = static_cast<std::size_t>(peer) * bytes;
+    ncclSend(static_cast<const std::byte*>(from) + at, count_each, type, peer, comm, stream);
+    ncclRecv(static_cast<std::byte*>(to) + at, count_each, type, peer, comm, stream);
+  }
+  return ncclGroupEnd();
 }
 
 Result ncclGroupStart() {

@@ -32,6 +32,8 @@ nccl::Result ncclSend(const void* from, std::size_t count, nccl::DataType type, 
                       cuda::Stream stream);
 nccl::Result ncclRecv(void* to, std::size_t count, nccl::DataType type, int peer, nccl::Comm comm,
                       cuda::Stream stream);
+nccl::Result ncclAlltoAll(const void* from, void* to, std::size_t count_each, nccl::DataType type,
+                          nccl::Comm comm, cuda::Stream stream);
 nccl::Result ncclGroupStart();
 nccl::Result ncclGroupEnd();
 nccl::Result ncclMemAlloc(void** pointer, std::size_t bytes);
@@ -42,6 +44,6 @@ inline constexpr nccl::Nccl kSymbols = {
     ncclGetVersion, ncclGetUniqueId,       ncclCommInitRankConfig, ncclCommFinalize, ncclCommDestroy,
     ncclCommAbort,  ncclCommGetAsyncError, ncclGetErrorString,     ncclGetLastError, ncclAllReduce,
     ncclBroadcast,  ncclReduceScatter,     ncclAllGather,          ncclSend,         ncclRecv,
-    ncclGroupStart, ncclGroupEnd,          ncclMemAlloc,           ncclMemFree};
+    ncclGroupStart, ncclGroupEnd,          ncclMemAlloc,           ncclMemFree,      ncclAlltoAll};
 
 }  // namespace hora::fake_nccl
