@@ -4,6 +4,7 @@
 #include <iterator>
 #include <random>
 #include <stdexcept>
+#include <string>
 
 #include "simulation/scenario.h"
 

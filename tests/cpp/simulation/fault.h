@@ -1,10 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -35,10 +32,12 @@ class Saboteur {
   /// How often a message that is sent now arrives.
   [[nodiscard]] int copies(const Bytes& message);
 
-  /// Which ids the sender of a message means by short names that it has; what the receiver takes them for.
+  /// What a node knew of ids when it sent a message.
   struct Naming {
-    std::uint32_t last_id;  ///< the highest id that the sender knew
+    std::uint32_t last_id;
   };
+  /// With reused ids, all ids share a few short names, which are given again and again. A node takes a short
+  /// name for the last id that it knows under it, and so misreads what was sent under an earlier one.
   [[nodiscard]] Bytes misread(Bytes message, Naming sent, const Cache& receiver);
 
   /// Whether this rank is to swap the two batches that it would run next.
