@@ -236,7 +236,10 @@ TEST(Negotiator, an_error_does_not_hold_up_what_is_ready_with_it) {
 TEST(Negotiator, a_plan_is_relayed_in_the_same_step_in_which_it_comes_out) {
   Negotiator relay(Tree(Topology::split(3, 5, kTwoHosts.ranks_per_host), 16), negotiator_options());
   Plan plan;
-  plan.batches.push_back({.entries = {{{"x", 0}, named_request("x").signature, 1}}, .piece_bytes = 1});
+  plan.batches.push_back({.entries = {{{"x", 0}, named_request("x").signature, 1}},
+                          .piece_bytes = 1,
+                          .contributors = 5,
+                          .divisor = 5});
   const Bytes message = encode(plan, 1);
   relay.on_message(0, message);
   const Negotiator::Outputs outputs = relay.take_outputs();
