@@ -169,7 +169,7 @@ class Gloo(Contender):
 
     def close(self) -> None:
         self._distributed.destroy_process_group()
-        self._referee.barrier()  # each rank looks into the store once more, and waits for minutes if it is gone
+        self._referee.barrier()  # a rank waits for minutes if the store is gone before it ends
         shutil.rmtree(self._folder, ignore_errors=True)
 
 

@@ -51,7 +51,8 @@ StallWatch::StallWatch(const StallSettings& settings, int rank, Exchange& exchan
 
 Duration StallWatch::pause(const Doing& doing) const {
   if (settings_.warning == Duration::zero() && settings_.abort == Duration::zero()) return Duration::max();
-  return notice_ || doing.waits || doing.batch != nullptr || exchange_.is_waiting() ? exchange_.tick() : Duration::max();
+  return notice_ || doing.waits || doing.batch != nullptr || exchange_.is_waiting() ? exchange_.tick()
+                                                                                    : Duration::max();
 }
 
 void StallWatch::look(TimePoint now, const Doing& doing) {

@@ -196,6 +196,7 @@ class Negotiator {
   void add_reported(std::vector<StalledCall>& calls) const;
   void add_join(std::vector<StalledCall>& calls, TimePoint now);
   void tell_parent(std::vector<StalledCall> calls, TimePoint now, bool waits);
+  [[nodiscard]] RankSet missing_from(const StalledCall& call) const;
   void tell_at_root(std::vector<StalledCall> calls, TimePoint now);
   void take_report(Source child, const std::vector<StalledCall>& calls);
   void relay(const Question& question);

@@ -108,28 +108,31 @@ void Negotiator::tell_parent(std::vector<StalledCall> calls, TimePoint now, bool
   outputs_.messages.push_back({*tree_.parent(), encode(calls)});
 }
 
+RankSet Negotiator::missing_from(const StalledCall& call) const {
+  const auto members = sets_.find(call.key.process_set);
+  if (members == sets_.end()) return {};
+  std::vector<int> missing = members->second.ranks().to_vector();
+  std::erase_if(missing, [&](int rank) {
+    return call.made_by.contains(rank) ||
+           (call.key.process_set == kGlobalSet && std::ranges::count(joined_, rank) > 0);
+  });
+  return RankSet(std::move(missing));
+}
+
 void Negotiator::tell_at_root(std::vector<StalledCall> calls, TimePoint now) {
+  for (StalledCall& call : calls) call.missing = missing_from(call);
+  std::erase_if(calls, [](const StalledCall& call) { return call.missing.empty(); });
   if (calls.empty()) {
     first_stall_ = {};
     return;
   }
   if (first_stall_ == TimePoint()) first_stall_ = now;
   if (now - first_stall_ < kGatheringTicks * tick()) return;
-  for (StalledCall& call : calls) {
-    const auto members = sets_.find(call.key.process_set);
-    if (members == sets_.end()) continue;
-    std::vector<int> missing = members->second.ranks().to_vector();
-    std::erase_if(missing, [&](int rank) {
-      return call.made_by.contains(rank) ||
-             (call.key.process_set == kGlobalSet && std::ranges::count(joined_, rank) > 0);
-    });
-    call.missing = RankSet(std::move(missing));
-  }
   const auto oldest = std::ranges::max_element(calls, {}, &StalledCall::seconds);
   const Duration abort = options_.stalls.abort;
-  const bool is_over = abort != Duration::zero() && std::chrono::seconds(oldest->seconds) >= abort;
+  const bool is_over = abort != Duration::zero() && oldest->seconds >= seconds_of(abort);
   const bool is_due = options_.stalls.warning != Duration::zero() &&
-                      std::chrono::seconds(oldest->seconds) >= options_.stalls.warning && now >= next_notice_;
+                      oldest->seconds >= seconds_of(options_.stalls.warning) && now >= next_notice_;
   if (!is_over && !is_due) return;
   next_notice_ = now + options_.stalls.warning;
   outputs_.stalls.is_over = is_over;

@@ -41,7 +41,18 @@ void take(std::span<const std::byte> input) {
     case MessageKind::kFailure:
       return require_stable(input, decode_failure, encode_any);
     case MessageKind::kGoodbye:
+    case MessageKind::kHeard:
       return;
+    case MessageKind::kStalled:
+      return require_stable(input, decode_stalled, encode_any);
+    case MessageKind::kQuestion:
+      return require_stable(input, decode_question, encode_any);
+    case MessageKind::kAnswer:
+      return require_stable(input, decode_answer, encode_any);
+    case MessageKind::kLasting:
+      return require_stable(input, decode_lasting, encode_any);
+    case MessageKind::kThrough:
+      return require_stable(input, decode_through, encode_any);
   }
 }
 

@@ -100,6 +100,14 @@ std::vector<NamedMessage> messages() {
       {"depart", 3, encode(Departure{3, "it was shut down"})},
       {"failure", 0, encode(Failure{2, "the network card is on fire"})},
       {"goodbye", 0, encode_goodbye()},
+      {"stalled", 3,
+       encode(std::vector<StalledCall>{{first.key, OpKind::kAllreduce, 60, RankSet({3, 4}), {}},
+                                       {{"", 7}, OpKind::kBarrier, 1, RankSet({4}), {}}})},
+      {"heard", 0, encode_heard()},
+      {"question", 0, encode(Question{5, RankSet({1, 3})})},
+      {"answer", 3, encode(Answer{5, 3, 17, true, "File \"train.py\", line 3 in evaluate"})},
+      {"lasting", 3, encode(LastingBatch{16, kSampleSet, 61, "allreduce 'x'"})},
+      {"through", 3, encode(Through{kSampleSet, 9})},
   };
 }
 

@@ -20,10 +20,10 @@ ROOT = Path(__file__).parents[2]
 LOGS = ROOT / "build" / "test-results"
 TITLES = ("cpp", "python", "parallel", "e2e", "docs", "model", "fuzz")
 LIMITS_S = {
-    "cpp": 360.0,
+    "cpp": 480.0,
     "python": 180.0,
     "parallel": 240.0,
-    "e2e": 840.0,
+    "e2e": 1020.0,
     "docs": 180.0,
     "model": 90.0,
     "fuzz": 180.0,
