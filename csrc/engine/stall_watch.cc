@@ -112,7 +112,7 @@ void StallWatch::begin_notice(TimePoint now, Negotiator::Stalls& stalls) {
 }
 
 bool StallWatch::is_over(std::uint64_t seconds) const {
-  return settings_.abort != Duration::zero() && std::chrono::seconds(seconds) >= settings_.abort;
+  return settings_.abort != Duration::zero() && seconds >= seconds_of(settings_.abort);
 }
 
 std::vector<int> StallWatch::suspects(const Notice& notice) const {
@@ -183,8 +183,7 @@ void StallWatch::tell_of_parent(TimePoint now, int parent) {
       "stalled: rank {}, through which this rank agrees with the others, does not answer: its process is "
       "stopped, or its host does not run it",
       parent);
-  if (settings_.abort != Duration::zero() && std::chrono::seconds(seconds) >= settings_.abort)
-    fail(parent, text);
+  if (is_over(seconds)) fail(parent, text);
   log_warning(text);
 }
 
