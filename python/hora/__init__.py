@@ -42,6 +42,7 @@ from hora._features import (
 )
 from hora._handle import Handle
 from hora._objects import allgather_object, broadcast_object
+from hora._signals import stop_requested
 from hora._world import (
     cross_rank,
     cross_size,
@@ -154,6 +155,7 @@ __all__ = [
     "shutdown",
     "size",
     "start_timeline",
+    "stop_requested",
     "stop_timeline",
     "synchronize",
 ]
