@@ -15,9 +15,9 @@ std::string counted(int number, std::string_view thing) {
 
 std::string banner(const Topology& topology, std::string_view transport, std::string_view launcher) {
   std::string text =
-      fmt::format("hora {}: {} on {} over {}, tensors on GPUs over NCCL", version(),
+      fmt::format("hora {}: {} on {} over {}; backends: host, nccl", version(),
                   counted(topology.size(), "rank"), counted(topology.host_count(), "host"), transport);
-  if (!launcher.empty()) text += fmt::format("; started by the launcher that sets {}", launcher);
+  if (!launcher.empty()) text += fmt::format("; launcher: {}", launcher);
   return text;
 }
 
