@@ -31,11 +31,15 @@ def run_example(name: str, ranks: int, *arguments: object, limit_s: float = 90.0
     return run_script(script, ranks, limit_s)
 
 
-def train(ranks: int, folder: Path) -> str:
-    """Train for two epochs of five steps, or go on from the checkpoint there; return what was printed."""
+def training_arguments(folder: Path) -> list[str]:
     data = ("--images", 320, "--batch-size", 64, "--epochs", 2, "--threads", 1, "--no-progress")
     files = ("--checkpoint", folder, "--json", folder / "figures.json")
-    ending = run_example("torch_fashion_mnist.py", ranks, *data, *files)
+    return list(map(str, (*data, *files)))
+
+
+def train(ranks: int, folder: Path) -> str:
+    """Train for two epochs of five steps, or go on from the checkpoint there; return what was printed."""
+    ending = run_example("torch_fashion_mnist.py", ranks, *training_arguments(folder))
     assert ending.code == 0, ending.output
     assert ending.left == []
     return ending.output
@@ -89,6 +93,37 @@ def test_a_resumed_training_ends_like_an_uninterrupted_one(
     resumed, uninterrupted = weights(tmp_path, epoch=2), weights(trained[ranks], epoch=2)
     assert all(torch.equal(resumed[name], uninterrupted[name]) for name in uninterrupted)
     assert_figures(json.loads((tmp_path / "figures.json").read_text()), max(ranks, 1), threads=1, epochs=2)
+
+
+# Rank 1 is killed as soon as the first epoch has been written.
+KILLED_IN_MID_EPOCH = """
+import os, pathlib, runpy, signal, sys, threading, time
+
+def kill():
+    while not pathlib.Path({checkpoint!r}).exists():
+        time.sleep(0.001)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+if os.environ["OMPI_COMM_WORLD_RANK"] == "1":
+    threading.Thread(target=kill, daemon=True).start()
+sys.argv = {words}
+runpy.run_path({path!r}, run_name="__main__")
+"""
+
+
+@pytest.mark.timeout(300)
+def test_a_training_killed_in_mid_epoch_and_resumed_ends_like_an_uninterrupted_one(
+    trained: dict[int, Path], tmp_path: Path
+) -> None:
+    words = ["torch_fashion_mnist.py", *training_arguments(tmp_path)]
+    path, checkpoint = str(EXAMPLES / words[0]), str(tmp_path / "epoch-0001.pt")
+    killed = run_script(KILLED_IN_MID_EPOCH.format(checkpoint=checkpoint, words=words, path=path), 2, 90)
+    assert killed.code not in (0, None), killed.output
+    assert killed.left == []
+    assert not (tmp_path / "epoch-0002.pt").exists()
+    train(2, tmp_path)
+    resumed, uninterrupted = weights(tmp_path, epoch=2), weights(trained[2], epoch=2)
+    assert all(torch.equal(resumed[name], uninterrupted[name]) for name in uninterrupted)
 
 
 @pytest.mark.timeout(120)
