@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/clock.h"
@@ -14,6 +16,14 @@
 #include "transport/group.h"
 
 namespace hora {
+
+/// A batch that a device is at, or will begin with next.
+struct OnDevice {
+  std::uint64_t number = 0;
+  std::int32_t process_set = kGlobalSet;
+  std::string what;                ///< "allreduce 'x'"
+  std::optional<TimePoint> begun;  ///< when it was first seen to have; nothing before
+};
 
 /// Runs batches somewhere. Owns its staging memory; packs, runs and unpacks itself.
 ///
@@ -37,6 +47,8 @@ class Backend {
   /// How many of its batches are still under way after `run`; lets go of those that are not. Throws when one
   /// takes too long.
   virtual std::size_t unfinished(TimePoint) { return 0; }
+  /// The first of those.
+  [[nodiscard]] virtual std::optional<OnDevice> first_unfinished() const { return std::nullopt; }
   /// The process sets of batches that were found to be through since the last time, one for each batch.
   [[nodiscard]] virtual std::vector<std::int32_t> take_finished() { return {}; }
   /// Calls `ring`, from any thread, when the oldest of them is through.

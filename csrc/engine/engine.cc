@@ -436,8 +436,17 @@ void Engine::look_around() {
   last_look_ = now;
   look_for_losses(now);
   doing_.waits = !parked_.empty();
+  doing_.on_device = first_on_device();
   if (doing_.batch != nullptr && doing_.begun == TimePoint()) doing_.begun = now;
   stalls_.look(now, doing_);
+}
+
+std::optional<OnDevice> Engine::first_on_device() const {
+  if (!uses_device_) return std::nullopt;
+  for (const auto& backend : backends_) {
+    if (auto first = backend->first_unfinished()) return first;
+  }
+  return std::nullopt;
 }
 
 /// A rank that knows why it ends says so before; and after a departure ranks may end.

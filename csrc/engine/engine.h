@@ -108,6 +108,7 @@ class Engine {
   void wait_a_little();
   void look_around();
   void look_for_losses(TimePoint now);
+  [[nodiscard]] std::optional<OnDevice> first_on_device() const;
   [[nodiscard]] bool caller_waits() const;
   [[nodiscard]] Rest rest();
   void watch_device(Rest& rest);

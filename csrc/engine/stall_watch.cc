@@ -29,6 +29,12 @@ std::string call_text(const StalledCall& call) {
   return fmt::format("{} {}", name(call.op), call.key.to_string());
 }
 
+std::string batch_text(const Batch& batch) {
+  std::string text = fmt::format("{} {}", name(batch.signature().op), batch.entries.front().key.to_string());
+  if (batch.entries.size() > 1) text += fmt::format(" and {} more", batch.entries.size() - 1);
+  return text;
+}
+
 std::string indented(const std::string& text) {
   std::string result;
   for (std::size_t begin = 0; begin < text.size();) {
@@ -51,8 +57,9 @@ StallWatch::StallWatch(const StallSettings& settings, int rank, Exchange& exchan
 
 Duration StallWatch::pause(const Doing& doing) const {
   if (settings_.warning == Duration::zero() && settings_.abort == Duration::zero()) return Duration::max();
-  return notice_ || doing.waits || doing.batch != nullptr || exchange_.is_waiting() ? exchange_.tick()
-                                                                                    : Duration::max();
+  return notice_ || doing.waits || doing.batch != nullptr || doing.on_device || exchange_.is_waiting()
+             ? exchange_.tick()
+             : Duration::max();
 }
 
 void StallWatch::look(TimePoint now, const Doing& doing) {
@@ -77,21 +84,29 @@ void StallWatch::look(TimePoint now, const Doing& doing) {
   if (notice_->answers.size() == notice_->asked.size() || now >= notice_->deadline) end_notice();
 }
 
-/// All its members tell; the root heeds the first.
-void StallWatch::tell_of_batch(TimePoint now, const Doing& doing) {
-  if (doing.batch == nullptr || now < next_batch_report_) return;
-  const Duration patience = settings_.warning == Duration::zero() ? settings_.abort : settings_.warning;
-  if (now - doing.begun < patience) return;
-  next_batch_report_ = now + patience;
-  const Batch& batch = *doing.batch;
-  const BatchEntry& first = batch.entries.front();
-  std::string what = fmt::format("{} {}", name(batch.signature().op), first.key.to_string());
-  if (batch.entries.size() > 1) what += fmt::format(" and {} more", batch.entries.size() - 1);
-  exchange_.tell_of({batch.number, batch.process_set(), seconds_of(now - doing.begun), std::move(what)});
+Duration StallWatch::patience() const {
+  return settings_.warning == Duration::zero() ? settings_.abort : settings_.warning;
 }
 
+/// All members of a batch tell of it; the root heeds the first.
+void StallWatch::tell_of_batch(TimePoint now, const Doing& doing) {
+  if (now < next_batch_report_) return;
+  std::optional<LastingBatch> lasting;
+  if (const auto& device = doing.on_device; device && device->begun && now - *device->begun >= patience())
+    lasting = {device->number, device->process_set, seconds_of(now - *device->begun), device->what};
+  if (doing.batch != nullptr && now - doing.begun >= patience())
+    lasting = {doing.batch->number, doing.batch->process_set(), seconds_of(now - doing.begun),
+               batch_text(*doing.batch)};
+  if (!lasting) return;
+  next_batch_report_ = now + patience();
+  exchange_.tell_of(*lasting);
+}
+
+/// A device begins with a batch long after it was launched.
 void StallWatch::answer(const Question& question, const Doing& doing) {
-  exchange_.answer({question.number, rank_, doing.batches, doing.batch != nullptr,
+  std::uint64_t batches = doing.batches;
+  if (const auto& device = doing.on_device) batches = device->number + (device->begun ? 1 : 0);
+  exchange_.answer({question.number, rank_, batches, doing.batch != nullptr,
                     settings_.where ? settings_.where(kStackTime) : std::string()});
 }
 
@@ -170,9 +185,11 @@ std::string StallWatch::text_of_rank(int rank, const Notice& notice) {
   const auto is_behind = [&](const LastingBatch& batch) { return answer.batches <= batch.number; };
   if (std::ranges::none_of(notice.calls, misses) && std::ranges::none_of(notice.batches, is_behind))
     return {};
-  return fmt::format("rank {} is{} at{}", rank,
-                     answer.is_in_batch ? " in another batch, and its program" : "",
-                     answer.where.empty() ? ": not known" : indented(answer.where));
+  const char* const what = std::ranges::any_of(notice.batches, is_behind) ? "has not begun with it"
+                           : answer.is_in_batch                           ? "is in another batch"
+                                                                          : "has not made the call";
+  return fmt::format("rank {} {}; its program is at{}", rank, what,
+                     answer.where.empty() ? " a place that is not known" : indented(answer.where));
 }
 
 /// The root may be the one that is stopped; so this is told by whom it concerns.

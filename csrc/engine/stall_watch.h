@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/backend.h"
 #include "base/clock.h"
 #include "base/config.h"
 #include "core/batch.h"
@@ -20,6 +21,7 @@ struct Doing {
   std::uint64_t batches = 0;     ///< begun: one more than the number of the last
   const Batch* batch = nullptr;  ///< the one that it is at
   TimePoint begun;               ///< about
+  std::optional<OnDevice> on_device;
 };
 
 /// While it lives, this rank is at a batch.
@@ -62,6 +64,7 @@ class StallWatch {
   };
 
   void tell_of_batch(TimePoint now, const Doing& doing);
+  [[nodiscard]] Duration patience() const;
   void answer(const Question& question, const Doing& doing);
   void begin_notice(TimePoint now, Negotiator::Stalls& stalls);
   void end_notice();

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from harness.gpu_programs import LONG, RECOVERY, SHORT, assert_all_told, run
 
@@ -86,6 +88,29 @@ def test_remote_error_is_told_at_once(then: str) -> None:
     ending = run(fault("'remote process exited'", then), 3, **settings, **LONG)
     assert_all_told(ending, 6, within_s=6)
     assert ending.output.count("rank 1 failed") >= 4
+
+
+def test_a_notice_names_the_rank_whose_device_has_not_begun() -> None:
+    """Its program has put something else on its stream before, which takes long."""
+    program = """
+array = on_device(numpy.ones(1000), "float32")
+hora.init()
+hvd.allreduce_(array, name="first", op=hvd.Sum)
+if rank == 1:
+    until = time.monotonic() + 4
+    takes_long = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p)(lambda _: time.monotonic() > until)
+    with driver():
+        driver().call("fake_cuda_enqueue", driver().stream, takes_long, None)
+hvd.allreduce_(array, name="waits", op=hvd.Sum)
+assert array.numpy().tolist() == [9.0] * 1000
+hora.barrier()
+"""
+    ending = run(program, 3, HORA_STALL_WARNING_SECONDS="1", **LONG)
+    assert ending.code == 0, ending.output
+    notice = re.search(r"stalled:\n +allreduce 'waits' was agreed \d s ago.*\n(?: +.*\n)*", ending.output)
+    assert notice, ending.output
+    assert "rank 1 has not begun with it" in notice[0]
+    assert "rank 0 has" not in notice[0] and "rank 2 has" not in notice[0]
 
 
 def test_fault_of_a_device_is_told_at_once() -> None:

@@ -81,9 +81,15 @@ void LaunchedBatch::throw_if_failed() {
   if (failure_) throw *failure_;
 }
 
-void LaunchedBatches::add(std::shared_ptr<LaunchedBatch> batch, std::int32_t process_set,
+void LaunchedBatches::add(std::shared_ptr<LaunchedBatch> batch, const Batch& agreed,
                           std::shared_ptr<void> needs) {
-  batches_.push_back({std::move(batch), process_set, std::move(needs), std::nullopt});
+  batches_.push_back({std::move(batch), agreed.number, agreed.process_set(), std::move(needs), std::nullopt});
+}
+
+std::optional<OnDevice> LaunchedBatches::first() const {
+  if (batches_.empty()) return std::nullopt;
+  const Entry& first = batches_.front();
+  return OnDevice{first.number, first.process_set, first.batch->what(), first.begun};
 }
 
 void LaunchedBatches::look(TimePoint now, Duration limit) {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/backend.h"
 #include "backends/cuda/device.h"
 #include "backends/cuda/memory_pool.h"
 #include "base/clock.h"
@@ -63,8 +64,8 @@ class LaunchedBatch final : public DeviceWork {
 /// The batches that a device is not through with, in order. Used by the engine's thread.
 class LaunchedBatches {
  public:
-  /// With every batch, of a process set, goes what it needs until it is complete.
-  void add(std::shared_ptr<LaunchedBatch> batch, std::int32_t process_set, std::shared_ptr<void> needs);
+  /// With every batch goes what it needs until it is complete.
+  void add(std::shared_ptr<LaunchedBatch> batch, const Batch& agreed, std::shared_ptr<void> needs);
 
   /// Lets go of what is complete. Throws Error(kSessionFailed), naming the operation, when the device has
   /// been at one for longer than `limit`.
@@ -76,12 +77,14 @@ class LaunchedBatches {
   [[nodiscard]] std::size_t size() const { return batches_.size(); }
   /// The one that will be complete first, or null.
   [[nodiscard]] std::shared_ptr<LaunchedBatch> oldest() const;
+  [[nodiscard]] std::optional<OnDevice> first() const;
   /// All fail; what they need is returned, to be kept until nothing of them runs any more.
   [[nodiscard]] std::shared_ptr<void> fail(const Error& error);
 
  private:
   struct Entry {
     std::shared_ptr<LaunchedBatch> batch;
+    std::uint64_t number;
     std::int32_t process_set;
     std::shared_ptr<void> needs;
     std::optional<TimePoint> begun;  ///< when it was first seen to have

@@ -199,7 +199,7 @@ void NcclBackend::keep(const Batch& batch, const std::shared_ptr<LaunchedBatch>&
     for (Output& result : call.results) result.device = device_->number();
     std::ranges::copy(call.results, std::back_inserter(*results));
   }
-  launched_.add(launched, batch.process_set(), std::move(results));
+  launched_.add(launched, batch, std::move(results));
 }
 
 DeviceSet& NcclBackend::set_of(std::int32_t process_set, const Group& group) {

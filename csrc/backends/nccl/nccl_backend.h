@@ -40,6 +40,7 @@ class NcclBackend final : public Backend {
   [[nodiscard]] bool accepts(const Batch& batch) const override;
   void run(const Batch& batch, std::span<Submission> calls, const Group& group) override;
   std::size_t unfinished(TimePoint now) override;
+  [[nodiscard]] std::optional<OnDevice> first_unfinished() const override { return launched_.first(); }
   [[nodiscard]] std::vector<std::int32_t> take_finished() override { return launched_.take_finished(); }
   void ring_at_next_end(std::function<void()> ring) override;
   void forget(std::int32_t process_set, const Meanwhile& meanwhile) override;
