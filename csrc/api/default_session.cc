@@ -62,6 +62,7 @@ std::string usual_cache_folder() {
 /// Descriptors that children keep open would hide from the peers that this process has ended.
 void close_in_forked_children() {
   static const int registered = pthread_atfork(nullptr, nullptr, [] {
+    note_last_signal(nullptr);  // how the child ends is no news of its parent
     // No lock: the thread that held it is not here.
     if (slot().session) slot().session->close_in_child();
   });
@@ -101,9 +102,9 @@ std::shared_ptr<Session> start_session(const JobScope& scope, FrontEndServices s
   const int rank = transport->topology().rank();
   configure_log(settings.log_level, rank, transport->topology().size());
   if (rank == 0) tell_horovod_variables();
-  if (const HostMemory* const memory = transport->host_memory())
-    note_last_signal(&memory->board(memory->rank()).signal.value);
+  const HostMemory* const memory = transport->host_memory();
   auto session = std::make_shared<Session>(std::move(transport), settings);
+  if (memory != nullptr) note_last_signal(&memory->board(memory->rank()).signal.value);
   if (settings.banner && rank == 0) show_banner(*session);
   return session;
 }
@@ -144,7 +145,12 @@ void shutdown_default_session() {
 
 void give_up_default_session(const std::string& reason) {
   constexpr auto kTime = std::chrono::seconds(2);
-  if (has_default_session()) default_session()->give_up(reason, Clock::now() + kTime);
+  std::shared_ptr<Session> ending;
+  {
+    const std::lock_guard lock(slot().mutex);
+    if (!slot().is_foreign()) ending = slot().session;
+  }
+  if (ending) ending->give_up(reason, Clock::now() + kTime);
 }
 
 bool has_default_session() {

@@ -432,10 +432,10 @@ void Engine::wait_a_little() {
 /// While nothing happens.
 void Engine::look_around() {
   const TimePoint now = Clock::now();
+  doing_.waits = !parked_.empty();
   if (now - last_look_ < kLookAround) return;
   last_look_ = now;
   look_for_losses(now);
-  doing_.waits = !parked_.empty();
   doing_.on_device = first_on_device();
   if (doing_.batch != nullptr && doing_.begun == TimePoint()) doing_.begun = now;
   stalls_.look(now, doing_);
@@ -451,8 +451,10 @@ std::optional<OnDevice> Engine::first_on_device() const {
 
 /// A rank that knows why it ends says so before; and after a departure ranks may end.
 void Engine::look_for_losses(TimePoint now) {
-  if (!loss_) {
-    loss_ = transport_->find_loss();
+  // Further ones are taken note of by the transport, which otherwise would not sleep.
+  const std::optional<Loss> found = transport_->find_loss();
+  if (found && !loss_) {
+    loss_ = found;
     loss_found_ = now;
   }
   if (!loss_ || exchange_.departure || now - loss_found_ < kLastMessages) return;

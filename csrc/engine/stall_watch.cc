@@ -69,23 +69,22 @@ void StallWatch::look(TimePoint now, const Doing& doing) {
     tell_of_batch(now, doing);
   }
   if (exchange_.stalls.is_empty() && !notice_) return;
-  Negotiator::Stalls stalls = std::exchange(exchange_.stalls, {});
-  if (stalls.question) answer(*stalls.question, doing);
-  if (stalls.silent_parent) {
-    tell_of_parent(now, *stalls.silent_parent);
-  } else if (!doing.waits) {
-    parent_silent_since_ = {};
-  }
+  Negotiator::Stalls& stalls = exchange_.stalls;
+  if (const auto question = std::exchange(stalls.question, std::nullopt)) answer(*question, doing);
+  if (const auto parent = std::exchange(stalls.silent_parent, std::nullopt))
+    tell_of_parent(*parent, stalls.silent_seconds);
   if (!notice_ && (!stalls.calls.empty() || !stalls.batches.empty())) begin_notice(now, stalls);
-  if (!notice_) return;
-  for (Answer& each : stalls.answers) {
-    if (each.question == questions_) notice_->answers[each.rank] = std::move(each);
+  for (Answer& each : std::exchange(stalls.answers, {})) {
+    if (notice_ && each.question == questions_) notice_->answers[each.rank] = std::move(each);
   }
+  if (!notice_) return;
   if (notice_->answers.size() == notice_->asked.size() || now >= notice_->deadline) end_notice();
 }
 
 Duration StallWatch::patience() const {
-  return settings_.warning == Duration::zero() ? settings_.abort : settings_.warning;
+  const auto [warning, abort] = std::pair(settings_.warning, settings_.abort);
+  if (warning == Duration::zero() || abort == Duration::zero()) return std::max(warning, abort);
+  return std::min(warning, abort);
 }
 
 /// All members of a batch tell of it; the root heeds the first.
@@ -98,7 +97,9 @@ void StallWatch::tell_of_batch(TimePoint now, const Doing& doing) {
     lasting = {doing.batch->number, doing.batch->process_set(), seconds_of(now - doing.begun),
                batch_text(*doing.batch)};
   if (!lasting) return;
-  next_batch_report_ = now + patience();
+  const Duration age = std::chrono::seconds(lasting->seconds);
+  next_batch_report_ =
+      now + (age < settings_.abort ? std::min(patience(), settings_.abort - age) : patience());
   exchange_.tell_of(*lasting);
 }
 
@@ -111,9 +112,15 @@ void StallWatch::answer(const Question& question, const Doing& doing) {
 }
 
 void StallWatch::begin_notice(TimePoint now, Negotiator::Stalls& stalls) {
-  Notice notice{std::move(stalls.calls), {}, stalls.is_over, {}, {}, now + kAnswerTime};
-  for (LastingBatch& batch : stalls.batches) {
-    if (now < next_batch_notice_ && !is_over(batch.seconds)) continue;
+  Notice notice{std::exchange(stalls.calls, {}),
+                {},
+                std::exchange(stalls.is_over, false),
+                std::exchange(stalls.more_calls, 0),
+                {},
+                {},
+                now + kAnswerTime};
+  for (LastingBatch& batch : std::exchange(stalls.batches, {})) {
+    if (!is_over(batch.seconds) && (now < next_batch_notice_ || is_early(batch.seconds))) continue;
     if (std::ranges::find(notice.batches, batch.number, &LastingBatch::number) != notice.batches.end())
       continue;
     notice.is_over = notice.is_over || is_over(batch.seconds);
@@ -128,6 +135,10 @@ void StallWatch::begin_notice(TimePoint now, Negotiator::Stalls& stalls) {
 
 bool StallWatch::is_over(std::uint64_t seconds) const {
   return settings_.abort != Duration::zero() && seconds >= seconds_of(settings_.abort);
+}
+
+bool StallWatch::is_early(std::uint64_t seconds) const {
+  return settings_.warning == Duration::zero() || seconds < seconds_of(settings_.warning);
 }
 
 std::vector<int> StallWatch::suspects(const Notice& notice) const {
@@ -147,10 +158,12 @@ void StallWatch::end_notice() {
   log_warning(text);
   if (!notice.is_over) return;
   for (const StalledCall& call : notice.calls) {
-    if (!is_over(call.seconds)) continue;
+    // It may have been made meanwhile.
+    if (!is_over(call.seconds) || !exchange_.is_stalled(call.key)) continue;
     fail(call.missing.lowest(), fmt::format("stalled: {} has waited for {} for {} s", call_text(call),
                                             ranks_text(call.missing), call.seconds));
   }
+  if (notice.batches.empty()) return;
   std::vector<int> silent = notice.asked;
   std::erase_if(silent, [&](int rank) { return notice.answers.contains(rank); });
   fail(silent.empty() ? rank_ : silent.front(),
@@ -164,6 +177,7 @@ std::string StallWatch::text_of(const Notice& notice) const {
     text += fmt::format("\n  {} has waited {} s for {}; made by {}", call_text(call), call.seconds,
                         ranks_text(call.missing), ranks_text(call.made_by));
   }
+  if (notice.more_calls > 0) text += fmt::format("\n  and {} more calls", notice.more_calls);
   for (const LastingBatch& batch : notice.batches)
     text += fmt::format("\n  {} was agreed {} s ago and has not ended", batch.what, batch.seconds);
   std::size_t described = 0;
@@ -193,9 +207,7 @@ std::string StallWatch::text_of_rank(int rank, const Notice& notice) {
 }
 
 /// The root may be the one that is stopped; so this is told by whom it concerns.
-void StallWatch::tell_of_parent(TimePoint now, int parent) {
-  if (parent_silent_since_ == TimePoint()) parent_silent_since_ = now;
-  const std::uint64_t seconds = seconds_of(now - parent_silent_since_);
+void StallWatch::tell_of_parent(int parent, std::uint64_t seconds) {
   const std::string text = fmt::format(
       "stalled: rank {}, through which this rank agrees with the others, does not answer: its process is "
       "stopped, or its host does not run it",

@@ -58,6 +58,7 @@ class StallWatch {
     std::vector<StalledCall> calls;
     std::vector<LastingBatch> batches;
     bool is_over = false;
+    std::size_t more_calls = 0;
     std::vector<int> asked;
     std::map<int, Answer> answers;
     TimePoint deadline;
@@ -68,9 +69,10 @@ class StallWatch {
   void answer(const Question& question, const Doing& doing);
   void begin_notice(TimePoint now, Negotiator::Stalls& stalls);
   void end_notice();
-  void tell_of_parent(TimePoint now, int parent);
+  void tell_of_parent(int parent, std::uint64_t seconds);
   [[noreturn]] void fail(int rank, const std::string& reason);
   [[nodiscard]] bool is_over(std::uint64_t seconds) const;
+  [[nodiscard]] bool is_early(std::uint64_t seconds) const;
   [[nodiscard]] std::vector<int> suspects(const Notice& notice) const;
   [[nodiscard]] std::string text_of(const Notice& notice) const;
   [[nodiscard]] static std::string text_of_rank(int rank, const Notice& notice);
@@ -82,7 +84,6 @@ class StallWatch {
   TimePoint next_tick_;
   TimePoint next_batch_report_;
   TimePoint next_batch_notice_;
-  TimePoint parent_silent_since_;
   std::uint32_t questions_ = 0;
   std::optional<Notice> notice_;
 };

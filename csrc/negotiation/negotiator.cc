@@ -155,6 +155,7 @@ void Negotiator::take(int peer, std::span<const std::byte> message) {
       ++goodbyes_;
       return;
     case MessageKind::kStalled:
+      if (closed_) return;
       outputs_.messages.push_back({peer, encode_heard()});
       return take_report(child_number(peer), decode_stalled(message));
     case MessageKind::kHeard:
@@ -163,13 +164,16 @@ void Negotiator::take(int peer, std::span<const std::byte> message) {
       return;
     case MessageKind::kQuestion:
       require_parent(peer);
-      return relay(decode_question(message));
+      if (!closed_) relay(decode_question(message));
+      return;
     case MessageKind::kAnswer:
       static_cast<void>(child_number(peer));
-      return on_answer(decode_answer(message));
+      if (!closed_) on_answer(decode_answer(message));
+      return;
     case MessageKind::kLasting:
       static_cast<void>(child_number(peer));
-      return on_lasting(decode_lasting(message));
+      if (!closed_) on_lasting(decode_lasting(message));
+      return;
   }
 }
 
@@ -545,7 +549,7 @@ void Negotiator::pass_plan(Plan plan, const Bytes& encoded) {
     if (members.below(child) > 0) outputs_.messages.push_back({tree_.children()[child], encoded});
   }
   if (plan.departure) closed_ = true;
-  joined_since_ = {};
+  joined_since_ = waits_since_ = asked_parent_ = {};
   for (const Batch& batch : plan.batches) apply_set_change(batch);
   if (members.has_self()) outputs_.plans.push_back(std::move(plan));
 }
@@ -566,6 +570,8 @@ void Negotiator::apply_set_change(const Batch& batch) {
       sets_.erase(process_set);
       unfinished_.erase(process_set);
       std::erase_if(pending_, [&](const auto& pending) { return pending.first.process_set == process_set; });
+      std::erase_if(reported_, [&](const auto& each) { return each.first.process_set == process_set; });
+      std::erase_if(waited_for_, [&](const Key& key) { return key.process_set == process_set; });
       std::erase_if(announcements_, [&](const auto& each) { return each.key.process_set == process_set; });
       return;
     default:

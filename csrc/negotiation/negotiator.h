@@ -96,6 +96,8 @@ class Negotiator {
   /// under way.
   void on_tick(TimePoint now, bool waits);
   [[nodiscard]] Duration tick() const;
+  /// Root only: whether ranks are still missing for a call that was told of.
+  [[nodiscard]] bool is_stalled(const Key& key) const;
   [[nodiscard]] bool is_waiting() const { return !pending_.empty() || !joined_.empty(); }
   /// Root only: asks ranks what they are doing.
   void ask(const Question& question);
@@ -120,6 +122,8 @@ class Negotiator {
     std::vector<Answer> answers;        ///< root
     std::optional<Question> question;   ///< this rank is asked
     std::optional<int> silent_parent;   ///< does not answer
+    std::uint64_t silent_seconds = 0;
+    std::size_t more_calls = 0;  ///< than are listed
     void add(Stalls&& more);
     [[nodiscard]] bool is_empty() const {
       return calls.empty() && batches.empty() && answers.empty() && !question && !silent_parent;
@@ -190,14 +194,15 @@ class Negotiator {
   struct Reported {
     OpKind op;
     std::uint64_t seconds;
+    TimePoint since;  ///< a tick after the last report; not set before
     std::unordered_map<Source, RankSet> made_by;
   };
-  [[nodiscard]] std::vector<StalledCall> find_stalled(TimePoint now);
-  void add_reported(std::vector<StalledCall>& calls) const;
-  void add_join(std::vector<StalledCall>& calls, TimePoint now);
-  void tell_parent(std::vector<StalledCall> calls, TimePoint now, bool waits);
+  [[nodiscard]] std::uint64_t look_for_stalls(TimePoint now);
+  [[nodiscard]] std::vector<StalledCall> stalled_calls(TimePoint now) const;
+  [[nodiscard]] RankSet made_by(const Key& key) const;
   [[nodiscard]] RankSet missing_from(const StalledCall& call) const;
-  void tell_at_root(std::vector<StalledCall> calls, TimePoint now);
+  void tell_parent(TimePoint now, bool waits, bool is_stalled);
+  void tell_at_root(TimePoint now, std::uint64_t oldest_seconds);
   void take_report(Source child, const std::vector<StalledCall>& calls);
   void relay(const Question& question);
   [[nodiscard]] Duration patience() const;
@@ -245,6 +250,7 @@ class Negotiator {
   TimePoint joined_since_;  // or since the last plan
   TimePoint next_report_;
   TimePoint asked_parent_;  // and not been answered yet
+  TimePoint next_silence_;  // when it may be told again
   TimePoint first_stall_;   // root: since the last notice
   TimePoint next_notice_;   // root
   Outputs outputs_;

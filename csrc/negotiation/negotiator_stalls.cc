@@ -16,6 +16,11 @@ constexpr auto kAnswerTime = std::chrono::seconds(2);
 // Ticks until what children know has come to the root: a tick for each level, and one more.
 constexpr int kGatheringTicks = 4;
 
+// So many calls are told of at once.
+constexpr std::size_t kMostCalls = 100;
+// What a peer may say of the past.
+constexpr std::uint64_t kMostSeconds = 1'000'000'000;
+
 std::uint64_t seconds_of(Duration duration) {
   return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::seconds>(duration).count());
 }
@@ -28,7 +33,10 @@ void Negotiator::Stalls::add(Stalls&& more) {
   std::ranges::move(more.batches, std::back_inserter(batches));
   std::ranges::move(more.answers, std::back_inserter(answers));
   if (more.question) question = std::move(more.question);
-  if (more.silent_parent) silent_parent = more.silent_parent;
+  more_calls = std::max(more_calls, more.more_calls);
+  if (!more.silent_parent) return;
+  silent_parent = more.silent_parent;
+  silent_seconds = more.silent_seconds;
 }
 
 /// Zero: for ever.
@@ -45,67 +53,80 @@ Duration Negotiator::tick() const {
 
 void Negotiator::on_tick(TimePoint now, bool waits) {
   if (closed_ || patience() == Duration::zero()) return;
-  std::vector<StalledCall> calls = find_stalled(now);
-  add_reported(calls);
+  const std::uint64_t oldest = look_for_stalls(now);
   if (tree_.is_root()) {
-    add_join(calls, now);
-    tell_at_root(std::move(calls), now);
+    tell_at_root(now, oldest);
   } else {
-    tell_parent(std::move(calls), now, waits);
+    tell_parent(now, waits, oldest > 0);
   }
 }
 
-std::vector<StalledCall> Negotiator::find_stalled(TimePoint now) {
-  std::vector<StalledCall> calls;
+/// Stamps what is new, and returns for how many seconds the oldest call has stalled; 0: none has.
+std::uint64_t Negotiator::look_for_stalls(TimePoint now) {
+  TimePoint oldest = now;
   for (auto& [key, pending] : pending_) {
     if (pending.since == TimePoint()) pending.since = now;
     if (now - pending.since < patience()) continue;
     if (!std::exchange(pending.is_told, true)) has_news_ = true;
-    calls.push_back(
-        {key, signature_of(pending)->op, seconds_of(now - pending.since), contributors_of(key, pending), {}});
+    oldest = std::min(oldest, pending.since);
   }
+  for (auto& [key, reported] : reported_) {
+    if (reported.since == TimePoint()) reported.since = now - std::chrono::seconds(reported.seconds);
+    if (!reported.made_by.empty()) oldest = std::min(oldest, reported.since);
+  }
+  // Ranks that have joined wait for the others. That is no news as long as these go on.
+  if (tree_.is_root() && !joined_.empty()) {
+    if (joined_since_ == TimePoint()) joined_since_ = now;
+    if (now - joined_since_ >= patience()) oldest = std::min(oldest, joined_since_);
+  }
+  return seconds_of(now - oldest);
+}
+
+/// Sets of ranks are put together only when something is told.
+std::vector<StalledCall> Negotiator::stalled_calls(TimePoint now) const {
+  std::vector<StalledCall> calls;
+  for (const auto& [key, pending] : pending_) {
+    if (!pending.is_told || calls.size() == kMostCalls) continue;
+    calls.push_back({key, signature_of(pending)->op, seconds_of(now - pending.since), made_by(key), {}});
+  }
+  for (const auto& [key, reported] : reported_) {
+    const auto own = pending_.find(key);
+    if (reported.made_by.empty() || (own != pending_.end() && own->second.is_told)) continue;
+    if (calls.size() < kMostCalls)
+      calls.push_back({key, reported.op, seconds_of(now - reported.since), made_by(key), {}});
+  }
+  if (tree_.is_root() && !joined_.empty() && now - joined_since_ >= patience())
+    calls.push_back({Key::join(), OpKind::kJoin, seconds_of(now - joined_since_), RankSet(joined_), {}});
   return calls;
 }
 
-/// A child that has announced the call since has reported less than that.
-void Negotiator::add_reported(std::vector<StalledCall>& calls) const {
-  for (const auto& [key, reported] : reported_) {
-    auto call = std::ranges::find(calls, key, &StalledCall::key);
-    if (call == calls.end()) {
-      RankSet made_by;
-      if (const auto own = pending_.find(key); own != pending_.end())
-        made_by = contributors_of(key, own->second);
-      call = calls.insert(calls.end(), {key, reported.op, 0, std::move(made_by), {}});
-    }
-    call->seconds = std::max(call->seconds, reported.seconds);
-    for (const auto& [child, ranks] : reported.made_by) call->made_by.merge(ranks);
+/// Of a child that has announced the call as a whole, no less is known.
+RankSet Negotiator::made_by(const Key& key) const {
+  RankSet ranks;
+  if (const auto own = pending_.find(key); own != pending_.end()) ranks = contributors_of(key, own->second);
+  if (const auto reported = reported_.find(key); reported != reported_.end()) {
+    for (const auto& [child, below] : reported->second.made_by) ranks.merge(below);
   }
+  return ranks;
 }
 
-/// Ranks that have joined wait for the others. That is no news as long as these go on.
-void Negotiator::add_join(std::vector<StalledCall>& calls, TimePoint now) {
-  if (joined_.empty()) return;
-  if (joined_since_ == TimePoint()) joined_since_ = now;
-  if (now - joined_since_ < patience()) return;
-  calls.push_back({Key::join(), OpKind::kJoin, seconds_of(now - joined_since_), RankSet(joined_), {}});
-}
-
-void Negotiator::tell_parent(std::vector<StalledCall> calls, TimePoint now, bool waits) {
+void Negotiator::tell_parent(TimePoint now, bool waits, bool is_stalled) {
   if (!waits) {
     waits_since_ = asked_parent_ = {};
   } else if (waits_since_ == TimePoint()) {
     waits_since_ = now;
   }
-  if (asked_parent_ != TimePoint() && now - asked_parent_ > kAnswerTime) {
+  if (asked_parent_ != TimePoint() && now - asked_parent_ > kAnswerTime && now >= next_silence_) {
     outputs_.stalls.silent_parent = *tree_.parent();
-    asked_parent_ = {};
+    outputs_.stalls.silent_seconds = seconds_of(now - asked_parent_);
+    next_silence_ = now + patience();
   }
   const bool waits_long = waits && now - waits_since_ >= patience();
-  const bool is_due = now >= next_report_ && (waits_long || !calls.empty());
+  const bool is_due = now >= next_report_ && (waits_long || is_stalled);
   if (!std::exchange(has_news_, false) && !is_due) return;
   if (is_due) next_report_ = now + patience();
   if (asked_parent_ == TimePoint()) asked_parent_ = now;
-  outputs_.messages.push_back({*tree_.parent(), encode(calls)});
+  outputs_.messages.push_back({*tree_.parent(), encode(stalled_calls(now))});
 }
 
 RankSet Negotiator::missing_from(const StalledCall& call) const {
@@ -119,24 +140,31 @@ RankSet Negotiator::missing_from(const StalledCall& call) const {
   return RankSet(std::move(missing));
 }
 
-void Negotiator::tell_at_root(std::vector<StalledCall> calls, TimePoint now) {
-  for (StalledCall& call : calls) call.missing = missing_from(call);
-  std::erase_if(calls, [](const StalledCall& call) { return call.missing.empty(); });
-  if (calls.empty()) {
+void Negotiator::tell_at_root(TimePoint now, std::uint64_t oldest_seconds) {
+  has_news_ = false;
+  if (oldest_seconds == 0) {
     first_stall_ = {};
     return;
   }
   if (first_stall_ == TimePoint()) first_stall_ = now;
   if (now - first_stall_ < kGatheringTicks * tick()) return;
-  const auto oldest = std::ranges::max_element(calls, {}, &StalledCall::seconds);
-  const Duration abort = options_.stalls.abort;
-  const bool is_over = abort != Duration::zero() && oldest->seconds >= seconds_of(abort);
-  const bool is_due = options_.stalls.warning != Duration::zero() &&
-                      oldest->seconds >= seconds_of(options_.stalls.warning) && now >= next_notice_;
+  const auto [warning, abort] = options_.stalls;
+  const bool is_over = abort != Duration::zero() && oldest_seconds >= seconds_of(abort);
+  const bool is_due =
+      warning != Duration::zero() && oldest_seconds >= seconds_of(warning) && now >= next_notice_;
   if (!is_over && !is_due) return;
-  next_notice_ = now + options_.stalls.warning;
-  outputs_.stalls.is_over = is_over;
+  next_notice_ = now + warning;
+  std::vector<StalledCall> calls = stalled_calls(now);
+  for (StalledCall& call : calls) call.missing = missing_from(call);
+  std::erase_if(calls, [](const StalledCall& call) { return call.missing.empty(); });
+  outputs_.stalls.is_over = is_over && !calls.empty();
+  outputs_.stalls.more_calls =
+      pending_.size() > calls.size() && calls.size() >= kMostCalls ? pending_.size() - calls.size() : 0;
   outputs_.stalls.calls = std::move(calls);
+}
+
+bool Negotiator::is_stalled(const Key& key) const {
+  return pending_.contains(key) || reported_.contains(key) || (key == Key::join() && !joined_.empty());
 }
 
 void Negotiator::take_report(Source child, const std::vector<StalledCall>& calls) {
@@ -149,7 +177,8 @@ void Negotiator::take_report(Source child, const std::vector<StalledCall>& calls
     if (own != pending_.end() && std::ranges::count(own->second.heard, child) > 0) continue;
     Reported& reported = reported_[call.key];
     reported.op = call.op;
-    reported.seconds = std::max(reported.seconds, call.seconds);
+    reported.seconds = std::min(std::max(reported.seconds, call.seconds), kMostSeconds);
+    reported.since = {};
     reported.made_by[child] = call.made_by;
   }
 }

@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import os
 import sys
+import threading
 import traceback
 from types import BuiltinFunctionType, TracebackType
 from typing import NoReturn
@@ -20,11 +21,12 @@ class Exit(SystemExit):
     """What ``sys.exit`` raises. Nothing tells an exit handler the code, but this is deleted just before.
 
     An exception that somebody catches is deleted while code runs; one that ends the interpreter, when all
-    code has been left.
+    code of the main thread has been left.
     """
 
     def __del__(self) -> None:
-        if sys._getframe().f_back is None and self.code not in (None, 0):
+        is_last = sys._getframe().f_back is None and threading.current_thread() is threading.main_thread()
+        if is_last and self.code not in (None, 0):
             process_exit.ends_with(self.code if isinstance(self.code, int) else 1)
 
 
@@ -53,10 +55,9 @@ class ProcessExit:
         """Install the hooks, once in each process."""
         if self._pid == os.getpid():
             return
-        self._pid = os.getpid()
-        self._print_exception, sys.excepthook = sys.excepthook, self._on_uncaught
-        if isinstance(sys.exit, BuiltinFunctionType):
-            sys.exit = exit_and_tell
+        self._pid, self._code = os.getpid(), None
+        if sys.excepthook != self._on_uncaught:
+            self._print_exception, sys.excepthook = sys.excepthook, self._on_uncaught
         atexit.register(self._at_exit)
 
     def started(self) -> None:
@@ -66,7 +67,8 @@ class ProcessExit:
     def _on_uncaught(
         self, kind: type[BaseException], error: BaseException, where: TracebackType | None
     ) -> None:
-        self._code = 1
+        if not hasattr(sys, "ps1"):  # at a prompt the program goes on
+            self._code = 1
         if self._pid == os.getpid() and not self._alone and is_news_of_peer(error):
             # The rank that failed prints all of it.
             print(f"[hora] this rank ends, too: {kind.__name__}: {error}{place_of(where)}", file=sys.stderr)
@@ -76,8 +78,10 @@ class ProcessExit:
 
     def ends_with(self, code: int) -> None:
         """Note the code of an exit that nobody caught."""
+        if self._pid != os.getpid():
+            return
         self._code, self._reason = code & 0xFF, f"it ended with exit code {code}"
-        if self._pid == os.getpid() and not self._alone:
+        if not self._alone:
             print(f"[hora] this rank ends with exit code {code}", file=sys.stderr)
 
     def _at_exit(self) -> None:
@@ -89,8 +93,10 @@ class ProcessExit:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError, AttributeError):
                 stream.flush()
-        _core.give_up(self._reason or "it ended with an exception")
-        os._exit(self._code)
+        try:
+            _core.give_up(self._reason or "it ended with an exception")
+        finally:
+            os._exit(self._code)
 
 
 def is_news_of_peer(error: BaseException) -> bool:
@@ -105,3 +111,7 @@ def place_of(where: TracebackType | None) -> str:
 
 
 process_exit = ProcessExit()
+
+# Before a program looks it up, for `sys.exit(main())` does so before `main` calls init.
+if isinstance(sys.exit, BuiltinFunctionType):
+    sys.exit = exit_and_tell

@@ -37,7 +37,8 @@ class StopSignals:
         self.has_come = True
         usual = (signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler)
         for each, before in self._before.items():
-            signal.signal(each, before)  # type: ignore[arg-type]
+            if before is not None:  # of a library that is not Python
+                signal.signal(each, before)  # type: ignore[arg-type]
         before = self._before[number]
         if callable(before) and before not in usual:
             before(number, frame)

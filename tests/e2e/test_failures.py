@@ -166,6 +166,45 @@ def test_news_of_a_peers_failure_are_one_line() -> None:
     assert len(lines) == RANKS - 1, ending.output
 
 
+def test_the_code_that_main_returns_is_told() -> None:
+    program = """
+import os, sys
+import hora
+
+def main():
+    hora.init()
+    if hora.rank() == 1:
+        return 7
+    try:
+        hora.barrier()
+    except hora.HorovodInternalError as error:
+        sys.stdout.write(f"rank {hora.rank()}: told after 0 s: {error}\\n")
+    os._exit(4)
+
+sys.exit(main())
+"""
+    ending = run_script(program, RANKS, 20, environment=RECOVERY)
+    assert_told(ending, [0, 2], "exit code 7")
+
+
+def test_how_a_forked_child_ends_is_not_taken_for_its_parent() -> None:
+    program = """
+child = os.fork()
+if child == 0:
+    time.sleep(10)
+    os._exit(0)
+time.sleep(0.1)
+os.kill(child, signal.SIGTERM)
+os.waitpid(child, 0)
+start = time.time()
+if rank == LOST:
+    os.kill(os.getpid(), signal.SIGKILL)
+told(3, start)
+os._exit(4)
+"""
+    assert_told(run(program, **RECOVERY), [0, 2], "ended without notice")
+
+
 def test_an_exit_that_somebody_catches_is_none() -> None:
     program = """
 try:
