@@ -13,6 +13,7 @@ set(HORA_PUBLIC_HEADERS
   base/config.h
   base/dtype.h
   base/exception.h
+  base/thread_stack.h
   core/device_work.h
   core/handle.h
   core/op.h

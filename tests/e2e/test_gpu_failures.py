@@ -32,11 +32,11 @@ if rank == LOST:
     say("launched and lost")
     os.kill(os.getpid(), signal.SIGNAL)
     time.sleep(60)
-with fails(3, "allreduce 'lost'"):
+with fails(3, FIRST):
     hvd.synchronize(handle)
     hvd.allreduce(array, name="next")
 array.numpy()  # the device is free again
-with fails(1, "allreduce 'lost'"):
+with fails(1, NEXT):
     hora.barrier()
 """
 
@@ -45,6 +45,10 @@ with fails(1, "allreduce 'lost'"):
 @pytest.mark.parametrize(("lost", "on_host"), [(0, "false"), (1, "true")])
 def test_rank_lost_in_the_middle(number: str, lost: int, on_host: str) -> None:
     program = IN_THE_MIDDLE.replace("LOST", str(lost)).replace("SIGNAL", number)
+    # Of a process that is gone the others know at once, of one that has stopped when the deadline has passed.
+    cause = f"rank {lost} failed: it ended without notice" if number == "SIGKILL" else "allreduce 'lost'"
+    first = (cause, "allreduce 'lost'") if on_host == "true" else (cause,)
+    program = program.replace("FIRST", ", ".join(map(repr, first))).replace("NEXT", repr(cause))
     ending = run(program, 3, HORA_WAIT_ON_HOST=on_host, **RECOVERY, **SHORT)
     assert_all_told(ending, 4, within_s=8)
     assert ending.output.index("launched and lost") < ending.output.index("survivors have ended")

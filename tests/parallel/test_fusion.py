@@ -80,13 +80,6 @@ def test_scale_factors_within_a_batch(reduction: str, peers: Peers) -> None:
         assert hvd.synchronize(handle).tolist() == [number * each] * 10
 
 
-def test_threshold_that_differs_between_ranks(restart: Restart, peers: Peers) -> None:
-    restart(HORA_FUSION_THRESHOLD=BYTES * peers.rank)
-    handles = [hvd.allreduce_async(torch.ones(size), name=f"d.{size}", op=hvd.Sum) for size in range(50)]
-    for size, handle in enumerate(handles):
-        assert hvd.synchronize(handle).tolist() == [peers.size] * size
-
-
 @pytest.mark.parametrize("capacity", [0, 1, 2, 1000])
 def test_cache_capacity_changes_no_result(capacity: int, restart: Restart, peers: Peers) -> None:
     restart(HORA_CACHE_CAPACITY=capacity)

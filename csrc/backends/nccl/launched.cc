@@ -1,5 +1,8 @@
 #include "backends/nccl/launched.h"
 
+#include <fmt/format.h>
+
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -73,7 +76,9 @@ void LaunchedBatch::wait() {
 
 void LaunchedBatch::fail(const Error& error) {
   const std::lock_guard lock(mutex_);
-  if (!failure_) failure_ = error;
+  if (failure_) return;
+  const std::string_view reason = error.what();
+  failure_ = reason.starts_with(what_) ? error : Error(error.kind(), fmt::format("{}: {}", what_, reason));
 }
 
 void LaunchedBatch::throw_if_failed() {

@@ -91,8 +91,8 @@ class GradientReduction:
         """Complete the round; does nothing when the last one is complete and no gradient came since."""
         if not self.active:
             return
-        _core.require_working()  # on a GPU a reduction may fail after its wait
         if self.synchronized and not self._in_flight():
+            _core.require_working()  # on a GPU a reduction may fail after its wait
             return
         failure = self._begin_buckets()
         self.watch(groups)
