@@ -71,7 +71,7 @@ class ProcessExit:
             self._code = 1
         if self._pid == os.getpid() and not self._alone and is_news_of_peer(error):
             # The rank that failed prints all of it.
-            print(f"[hora] this rank ends, too: {kind.__name__}: {error}{place_of(where)}", file=sys.stderr)
+            say(f"this rank ends, too: {kind.__name__}: {error}{place_of(where)}")
             return
         self._reason = "".join(traceback.format_exception_only(kind, error)).strip()
         self._print_exception(kind, error, where)
@@ -82,7 +82,7 @@ class ProcessExit:
             return
         self._code, self._reason = code & 0xFF, f"it ended with exit code {code}"
         if not self._alone:
-            print(f"[hora] this rank ends with exit code {code}", file=sys.stderr)
+            say(f"this rank ends with exit code {code}")
 
     def _at_exit(self) -> None:
         if self._pid != os.getpid():
@@ -97,6 +97,11 @@ class ProcessExit:
             _core.give_up(self._reason or "it ended with an exception")
         finally:
             os._exit(self._code)
+
+
+def say(text: str) -> None:
+    """Write a line at once, so that those of several ranks do not mix."""
+    sys.stderr.write(f"[hora] {text}\n")
 
 
 def is_news_of_peer(error: BaseException) -> bool:

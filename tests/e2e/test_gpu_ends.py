@@ -101,7 +101,8 @@ sys.stdout.flush()
 {end}
 """
     ending = run(ENDS + program, HORA_FAKE_CUDA_DELAY_US="2000")
-    assert ending.output.count("in flight") == 2, ending.output
+    fails = end.startswith("raise")  # then a rank that is not as far may learn of it before
+    assert ending.output.count("in flight") in ((1, 2) if fails else (2,)), ending.output
     assert "signal" not in ending.output, ending.output
-    assert (ending.code == 0) == (end != "raise ValueError(5)")
+    assert (ending.code == 0) != fails
     assert ending.seconds < 8

@@ -231,7 +231,7 @@ def test_rank_0_says_once_what_was_started(setting: dict[str, str], times: int) 
     script = f"import hora\nhora.init(); hora.shutdown(); hora.init()\n{WORK}{DONE}"
     ending = run_script(script, 2, environment=setting)
     assert_clean(ending, 2)
-    line = r"\[hora rank 0/2\] hora \d+\.\d+\.\d+: 2 ranks on 1 host over shared memory, .*COMM_WORLD_SIZE\n"
+    line = r"\[hora rank 0/2\] hora \d+\.\d+\.\d+: 2 ranks on 1 host over shared memory; .*COMM_WORLD_SIZE\n"
     assert len(re.findall(line, ending.output)) == times, ending.output
 
 

@@ -88,4 +88,4 @@ def test_a_job_needs_no_privileges(split: str, transport: str, package: Path) ->
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert ended.stdout.count("done") == 2
     assert f"2 ranks on {split.count(',') + 1} host" in ended.stderr
-    assert f"over {transport}," in ended.stderr
+    assert f"over {transport};" in ended.stderr
