@@ -102,13 +102,18 @@ HandlePtr run(Session& session, Call call) {
   return handle;
 }
 
-std::string error_of(Session& session, Call call) {
+std::optional<Error> failure_of(Session& session, Call call) {
   try {
     run(session, std::move(call));
   } catch (const Error& error) {
-    return error.what();
+    return error;
   }
-  return "";
+  return std::nullopt;
+}
+
+std::string error_of(Session& session, Call call) {
+  const std::optional<Error> failure = failure_of(session, std::move(call));
+  return failure ? failure->what() : "";
 }
 
 Refusal refusal_of(Session& session, Call call) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -65,7 +66,10 @@ HandlePtr run(Session& session, Call call);
 /// Adds a process set and waits; its id.
 [[nodiscard]] std::int32_t add_set(Session& session, std::vector<int> ranks);
 
-/// Submits and waits; what went wrong, at either, or "".
+/// Submits and waits; what went wrong, at either.
+[[nodiscard]] std::optional<Error> failure_of(Session& session, Call call);
+
+/// The same; its text, or "".
 [[nodiscard]] std::string error_of(Session& session, Call call);
 
 /// Submits a call that has to be refused at once; the kind and text of the refusal.
