@@ -19,7 +19,7 @@ test: ## every test; ends with one line "N passed, N failed"
 	@scripts/setup.sh test
 	@$(PYTHON_IN_VENV) tests/run.py
 
-bench: ## measure against raw MPI, Gloo and others in eleven minutes; build/bench/report.html
+bench: ## measure against raw MPI, Gloo and others in ten minutes; build/bench/report.html
 	@scripts/setup.sh bench
 	@$(PYTHON_IN_VENV) benchmarks/python/run.py
 
