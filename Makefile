@@ -32,19 +32,19 @@ lint: ## clang-format, ruff, mypy, layers
 	@scripts/lint.sh
 
 cpp-test: ## the C++ tests only
-	@scripts/setup.sh test
+	@scripts/setup.sh cpp
 	@ctest --preset dev
 
 soak: ## simulate the agreement of random jobs until stopped; prints how to replay one that fails
-	@scripts/setup.sh test
+	@scripts/setup.sh cpp
 	@build/dev/tests/cpp/hora_simulation --soak
 
 asan: ## the C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
-	@scripts/setup.sh test
+	@scripts/setup.sh cpp
 	@cmake --workflow --preset asan
 
 tsan: ## the C++ tests under ThreadSanitizer
-	@scripts/setup.sh test
+	@scripts/setup.sh cpp
 	@cmake --workflow --preset tsan
 
 fuzz: ## every reader of bytes from outside, two minutes each, under libFuzzer

@@ -98,19 +98,20 @@ install_hora() {
 # Ninja knows best what is current; asking it costs a fraction of a second.
 build_cpp() {
     case "$1" in
-        test)
-            cache_says HORA_BUILD_TESTS || cmake --preset dev
-            build_fuzzers || echo "the fuzzers could not be built; their tests say why"
-            ;;
+        cpp | test) cache_says HORA_BUILD_TESTS || cmake --preset dev ;;
         bench) cache_says HORA_BUILD_BENCHMARKS || cmake -B build/dev -DHORA_BUILD_BENCHMARKS=ON ;;
     esac
     cmake --build build/dev
 }
 
+build_preset() {
+    [[ -f build/$1/CMakeCache.txt ]] || cmake --preset "$1" || return
+    cmake --build --preset "$1"
+}
+
 build_fuzzers() {
     command -v clang++ >/dev/null || return 0
-    [[ -f build/fuzz/CMakeCache.txt ]] || cmake --preset fuzz || return
-    cmake --build --preset fuzz
+    build_preset fuzz || remark="failed; their tests say why"
 }
 
 cache_says() {

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Sets hora up for one goal and does nothing that is already done:
 #
-#     scripts/setup.sh demo|test|bench|lint
+#     scripts/setup.sh demo|cpp|test|bench|lint
 #
-# Debian packages, .venv, pinned Python requirements, editable install (which builds the C++ part), and for test and
-# bench their C++ programs. Every step prints one line; the full output is in build/setup.log.
+# Debian packages, .venv, pinned Python requirements, editable install (which builds the C++ part), and the
+# goal's C++ programs: for cpp the tests, for test also those with sanitizers and fuzzers, for bench the benchmarks.
+# Every step prints one line; the full output is in build/setup.log.
 # PYTHON=/path/to/python3 chooses the interpreter of .venv.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -14,8 +15,8 @@ source scripts/environment.sh
 
 goal="${1:-demo}"
 case "$goal" in
-    demo | test | bench | lint) ;;
-    *) echo "usage: scripts/setup.sh demo|test|bench|lint" >&2; exit 2 ;;
+    demo | cpp | test | bench | lint) ;;
+    *) echo "usage: scripts/setup.sh demo|cpp|test|bench|lint" >&2; exit 2 ;;
 esac
 
 ensure_packages_installable  # stops before anything is written
@@ -25,7 +26,7 @@ step "virtual environment .venv" environment_works create_environment
 step "Python requirements" requirements_current install_requirements base
 step "PyTorch" requirements_current install_torch torch
 case "$goal" in
-    test | bench) step "test requirements" requirements_current install_requirements test ;;
+    cpp | test | bench) step "test requirements" requirements_current install_requirements test ;;
 esac
 case "$goal" in
     bench) step "benchmark requirements" requirements_current install_requirements bench ;;
@@ -36,5 +37,12 @@ case "$goal" in
     *)
         step "hora, editable install" hora_installed install_hora
         step "C++ build" false build_cpp "$goal"
+        ;;
+esac
+case "$goal" in
+    test)
+        step "AddressSanitizer build" false build_preset asan
+        step "ThreadSanitizer build" false build_preset tsan
+        step "fuzzers" false build_fuzzers
         ;;
 esac

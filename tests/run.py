@@ -2,7 +2,7 @@
 
 Exits non-zero if something failed or nothing ran.
 
-Usage: ``python tests/run.py [--only cpp|python|parallel|e2e|docs|model|fuzz] [-k EXPRESSION] [--ranks N]``
+Usage: ``python tests/run.py [--only SUITE] [-k EXPRESSION] [--ranks N]``
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "api/default_session.h"
+#include "base/last_signal.h"
 #include "handle.h"
 #include "tensors.h"
 #include "transport/registry.h"
@@ -193,9 +194,10 @@ void bind_session(py::module_& module) {
       py::arg("ranks") = std::vector<int>(), py::arg("communicator") = py::none(),
       py::arg("library_folders") = std::vector<std::string>(), py::arg("free_gpu_memory") = py::none(),
       py::arg("main_thread") = py::none());
-  module.def("shutdown", &shutdown_default_session, unlocked);
+  module.def("shutdown", &leave_default_session, py::arg("cause") = "", unlocked);
   module.def("failed_elsewhere",
              [] { return has_default_session() && default_session()->failed_elsewhere(); });
+  module.def("renew_last_signal", &renew_last_signal);
   module.def("give_up", &give_up_default_session, py::arg("reason"), unlocked);
   module.def("is_initialized", &has_default_session);
   module.def("rank", of_topology<&Topology::rank>());

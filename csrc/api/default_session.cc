@@ -133,6 +133,10 @@ GpuProbe probe_gpus(const std::vector<std::string>& library_folders) {
 }
 
 void shutdown_default_session() {
+  leave_default_session("");
+}
+
+void leave_default_session(const std::string& cause) {
   std::shared_ptr<Session> ending;
   {
     const std::lock_guard lock(slot().mutex);
@@ -140,7 +144,7 @@ void shutdown_default_session() {
     ending = std::exchange(slot().session, nullptr);
     note_last_signal(nullptr);
   }
-  if (ending) ending->leave();
+  if (ending) ending->leave(cause);
 }
 
 void give_up_default_session(const std::string& reason) {

@@ -38,7 +38,9 @@ struct GpuProbe {
 };
 [[nodiscard]] GpuProbe probe_gpus(const std::vector<std::string>& library_folders);
 
-/// Ends it; does nothing when there is none, or in a forked child, to which it does not belong.
+/// Ends it; does nothing when there is none, or in a forked child, to which it does not belong. `cause`: see
+/// Session::leave.
+void leave_default_session(const std::string& cause);
 void shutdown_default_session();
 
 /// Tells the other ranks why this process is about to end, within a deadline; does nothing when there is no

@@ -147,8 +147,8 @@ void Session::release(const Handle& handle) {
 std::shared_ptr<std::byte[]> Session::allocate(std::size_t bytes) {
   return engine_->allocate(bytes);
 }
-void Session::leave() {
-  engine_->leave();
+void Session::leave(const std::string& cause) {
+  engine_->leave(cause);
 }
 void Session::give_up(const std::string& reason, TimePoint deadline) {
   engine_->give_up(reason, deadline);

@@ -93,12 +93,13 @@ class Session {
   /// memory. It lives as long as the pointer. Throws Error(kStartup) when there is not enough.
   [[nodiscard]] std::shared_ptr<std::byte[]> allocate(std::size_t bytes);
 
-  /// Leaves the job. What is pending here and, where it needs this rank, elsewhere fails.
-  void leave();
+  /// Leaves the job. What is pending here and, where it needs this rank, elsewhere fails. The others learn
+  /// the cause, if something went wrong here.
+  void leave(const std::string& cause = "");
   /// Fails the job on all ranks, because this process is about to end: the others learn the reason. Returns
   /// when they have been told, or after the deadline.
   void give_up(const std::string& reason, TimePoint deadline);
-  /// Whether the session has failed because another rank could not go on.
+  /// Whether the session has ended because something went wrong on another rank.
   [[nodiscard]] bool failed_elsewhere() const;
   /// To be called in a forked child, where nothing else works: closes what belongs to the parent.
   void close_in_child();

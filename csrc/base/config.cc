@@ -60,6 +60,15 @@ bool parse_flag(std::string_view value) {
   throw std::invalid_argument("not a flag");
 }
 
+/// As Horovod reads a flag: what is none is off.
+bool is_on(std::string_view value) {
+  try {
+    return parse_flag(value);
+  } catch (const std::invalid_argument&) {
+    return false;
+  }
+}
+
 Duration parse_seconds(std::string_view value, std::uint64_t least) {
   return std::chrono::seconds(parse_number(value, least, 1'000'000));
 }
@@ -219,7 +228,8 @@ const std::vector<SettingInfo>& table() {
        "what "
        "these are doing; 0 never. The same on all ranks.",
        [](Settings& s, std::string_view v) { s.stalls.warning = parse_seconds(v, 0); },
-       "HOROVOD_STALL_CHECK_TIME_SECONDS", [](const Settings& s) { return show_seconds(s.stalls.warning); }},
+       "HOROVOD_STALL_CHECK_TIME_SECONDS", [](const Settings& s) { return show_seconds(s.stalls.warning); },
+       "HOROVOD_STALL_CHECK_DISABLE"},
       {"HORA_STALL_ABORT_SECONDS", "0", "0 to 10^6 seconds",
        "After so long the job fails with the names of the calls and of the ranks that have not made them; 0 "
        "never. The same on all ranks.",
@@ -241,10 +251,13 @@ std::span<const SettingInfo> setting_table() {
 }
 
 std::optional<Variable> deciding_variable(const SettingInfo& setting, const Environment& environment) {
-  for (const std::string_view name : {setting.name, setting.horovod_name}) {
-    if (name.empty()) continue;
-    if (auto value = environment(name)) return Variable{name, std::move(*value)};
-  }
+  const auto variable = [&](std::string_view name) {
+    return name.empty() ? std::nullopt : environment(name);
+  };
+  if (auto value = variable(setting.name)) return Variable{setting.name, std::move(*value)};
+  if (const auto flag = variable(setting.horovod_off); flag && is_on(*flag))
+    return Variable{setting.horovod_off, "0"};
+  if (auto value = variable(setting.horovod_name)) return Variable{setting.horovod_name, std::move(*value)};
   return std::nullopt;
 }
 

@@ -74,6 +74,7 @@ struct SettingInfo {
   std::string_view horovod_name = {};  ///< Horovod's variable of this meaning, read when `name` is not set
   /// Its value as text, for a setting that has to be the same on all ranks.
   std::function<std::string(const Settings&)> common = {};
+  std::string_view horovod_off = {};  ///< Horovod's flag that means 0, read when `name` is not set
 };
 
 [[nodiscard]] std::span<const SettingInfo> setting_table();

@@ -22,7 +22,6 @@ constexpr std::string_view kOthers[] = {
     "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE",
     "HOROVOD_TIMELINE",
     "HOROVOD_TIMELINE_MARK_CYCLES",
-    "HOROVOD_STALL_CHECK_DISABLE",
     "HOROVOD_THREAD_AFFINITY",
     "HOROVOD_NUM_NCCL_STREAMS",
     "HOROVOD_BATCH_D2D_MEMCOPIES",
@@ -66,11 +65,14 @@ std::string HorovodVariables::text() const {
 HorovodVariables find_horovod_variables(const Environment& environment) {
   HorovodVariables found;
   for (const SettingInfo& setting : setting_table()) {
-    if (setting.horovod_name.empty() || !environment(setting.horovod_name)) continue;
-    if (deciding_variable(setting, environment)->name == setting.horovod_name) {
-      found.used.push_back(fmt::format("{} as {}", setting.horovod_name, setting.name));
-    } else {
-      found.without_meaning.push_back(fmt::format("{} ({} is set)", setting.horovod_name, setting.name));
+    for (const std::string_view name : {setting.horovod_name, setting.horovod_off}) {
+      if (name.empty() || !environment(name)) continue;
+      const auto deciding = deciding_variable(setting, environment);
+      if (deciding && deciding->name == name) {
+        found.used.push_back(fmt::format("{} as {}", name, setting.name));
+      } else if (deciding) {
+        found.without_meaning.push_back(fmt::format("{} ({} is set)", name, deciding->name));
+      }
     }
   }
   for (const std::string_view name : kOthers) {

@@ -47,6 +47,10 @@ void note_last_signal(std::atomic<std::uint64_t>* place) {
   if (place != nullptr) install();
 }
 
+void renew_last_signal() {
+  if (noted.load() != nullptr) install();
+}
+
 std::string describe_end(int signal) {
   if (signal == 0) return "it ended without notice";
   return fmt::format("it was ended by signal {} ({})", signal, strsignal(signal));

@@ -11,6 +11,9 @@ namespace hora {
 /// it, SIGTERM. Null: no longer. Signal handlers are the process's, and so is this.
 void note_last_signal(std::atomic<std::uint64_t>* place);
 
+/// To be called after a program has set the usual handling of SIGTERM again.
+void renew_last_signal();
+
 /// How a process ended that left this number; 0 is none.
 [[nodiscard]] std::string describe_end(int signal);
 

@@ -181,8 +181,11 @@ std::shared_ptr<std::byte[]> Engine::allocate(std::size_t bytes) const {
   return memory != nullptr ? memory->allocate(bytes) : std::make_shared_for_overwrite<std::byte[]>(bytes);
 }
 
-void Engine::leave() {
-  leaving_ = true;
+void Engine::leave(const std::string& cause) {
+  std::call_once(left_, [&] {
+    cause_to_leave_ = cause;
+    leaving_ = true;
+  });
   transport_->wake();
   const std::lock_guard lock(join_mutex_);
   if (thread_.joinable()) thread_.join();
@@ -269,7 +272,7 @@ bool Engine::advance(bool engine_is_free) {
   if (leaving_ && !leave_announced_) {
     leave_announced_ = true;
     leave_deadline_ = Clock::now() + leave_limit_;
-    exchange_.leave("it was shut down");
+    exchange_.leave(cause_to_leave_);
   }
   if (gives_up_) raise(ErrorKind::kSessionFailed, "{}", reason_to_give_up_);
   worked |= exchange_.step(engine_is_free, unfinished());
@@ -523,9 +526,11 @@ void Engine::keep_in_touch() {
 void Engine::depart(const Departure& departure) {
   for (const auto& backend : backends_) backend->close([this] { keep_in_touch(); });
   const bool is_own = departure.rank == topology().rank();
+  failed_elsewhere_ = !is_own && !departure.reason.empty();
   end(Error(ErrorKind::kSessionFailed,
             is_own ? std::string("hora has been shut down; call init() again")
-                   : fmt::format("rank {} left the job: {}", departure.rank, departure.reason)));
+                   : fmt::format("rank {} left the job: {}", departure.rank,
+                                 departure.reason.empty() ? "it was shut down" : departure.reason)));
   exchange_.say_goodbye();
   const TimePoint deadline = Clock::now() + leave_limit_;
   // A neighbour whose session breaks meanwhile says so instead of goodbye.

@@ -76,8 +76,9 @@ class Engine {
   [[nodiscard]] std::shared_ptr<std::byte[]> allocate(std::size_t bytes) const;
 
   /// Leaves the job: what was agreed before still runs, everything else fails, on all ranks. Blocks until the
-  /// engine has ended, which it does within a deadline even if no other rank answers.
-  void leave();
+  /// engine has ended, which it does within a deadline even if no other rank answers. `cause`: see
+  /// Session::leave.
+  void leave(const std::string& cause = "");
   /// Ends the session on all ranks, because this one cannot go on, and waits until they have been told or the
   /// deadline has passed. For a process that is about to end.
   void give_up(const std::string& reason, TimePoint deadline);
@@ -133,6 +134,7 @@ class Engine {
   const Duration leave_limit_;
   const int spins_;
   std::atomic<int> waiting_{0};
+  std::once_flag left_;
   std::atomic<bool> leaving_{false};
   std::atomic<bool> uses_device_{false};
   std::atomic<bool> has_failed_{false};
@@ -140,6 +142,7 @@ class Engine {
   std::atomic<bool> gives_up_{false};
   std::atomic<bool> is_through_{false};
   std::string reason_to_give_up_;  // written before gives_up_
+  std::string cause_to_leave_;     // written before leaving_
   std::mutex role_;
   TimePoint last_work_ = Clock::now();
   TimePoint last_call_;

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import atexit
+import builtins
 import contextlib
 import os
 import sys
 import threading
 import traceback
 from types import BuiltinFunctionType, TracebackType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from hora import _core
 from hora.errors import HorovodInternalError
@@ -27,7 +28,7 @@ class Exit(SystemExit):
     def __del__(self) -> None:
         is_last = sys._getframe().f_back is None and threading.current_thread() is threading.main_thread()
         if is_last and self.code not in (None, 0):
-            process_exit.ends_with(self.code if isinstance(self.code, int) else 1)
+            process_exit.ends_with(self.code)
 
 
 def exit_and_tell(status: str | int | None = None, /) -> NoReturn:
@@ -49,6 +50,7 @@ class ProcessExit:
         self._code: int | None = None  # of a failure
         self._reason = ""
         self._alone = False
+        self._has_heard = False  # that something went wrong on another rank
         self._print_exception = sys.excepthook
 
     def arm(self) -> None:
@@ -62,26 +64,41 @@ class ProcessExit:
 
     def started(self) -> None:
         """Note whether there are peers: a process without MPI keeps Python's ordinary exit in every case."""
-        self._alone = _core.transport() == "local"
+        self._alone, self._has_heard = _core.transport() == "local", False
+
+    def leave(self) -> None:
+        """Leave the job; the others learn which exception makes this rank leave, if one does."""
+        self._has_heard = _core.failed_elsewhere()
+        error, cause = sys.exc_info()[1], ""
+        if isinstance(error, SystemExit) and error.code not in (None, 0):
+            cause = describe_exit(error.code)
+        elif isinstance(error, Exception) and not self._is_news_of_peer(error):
+            cause = f"it was shut down after {describe(error)}"
+        _core.shutdown(cause)
+
+    def _is_news_of_peer(self, error: BaseException) -> bool:
+        """Say whether the session told this rank why it failed elsewhere."""
+        return isinstance(error, HorovodInternalError) and (self._has_heard or _core.failed_elsewhere())
 
     def _on_uncaught(
         self, kind: type[BaseException], error: BaseException, where: TracebackType | None
     ) -> None:
         if not hasattr(sys, "ps1"):  # at a prompt the program goes on
             self._code = 1
-        if self._pid == os.getpid() and not self._alone and is_news_of_peer(error):
+        if self._pid == os.getpid() and not self._alone and self._is_news_of_peer(error):
             # The rank that failed prints all of it.
             say(f"this rank ends, too: {kind.__name__}: {error}{place_of(where)}")
             return
-        self._reason = "".join(traceback.format_exception_only(kind, error)).strip()
+        self._reason = describe(error)
         self._print_exception(kind, error, where)
 
-    def ends_with(self, code: int) -> None:
+    def ends_with(self, code: Any) -> None:
         """Note the code of an exit that nobody caught."""
         if self._pid != os.getpid():
             return
-        self._code, self._reason = code & 0xFF, f"it ended with exit code {code}"
-        if not self._alone:
+        self._code = code & 0xFF if isinstance(code, int) else 1
+        self._reason = describe_exit(code)
+        if not self._alone and isinstance(code, int):  # Python prints a text
             say(f"this rank ends with exit code {code}")
 
     def _at_exit(self) -> None:
@@ -101,12 +118,18 @@ class ProcessExit:
 
 def say(text: str) -> None:
     """Write a line at once, so that those of several ranks do not mix."""
-    sys.stderr.write(f"[hora] {text}\n")
+    place = f" rank {_core.rank()}/{_core.size()}" if _core.is_initialized() else ""
+    sys.stderr.write(f"[hora{place}] {text}\n")
 
 
-def is_news_of_peer(error: BaseException) -> bool:
-    """Say whether the session told this rank why it failed elsewhere."""
-    return isinstance(error, HorovodInternalError) and _core.failed_elsewhere()
+def describe(error: BaseException) -> str:
+    """Return type and text of an exception, as a traceback ends with them."""
+    return "".join(traceback.format_exception_only(type(error), error)).strip()
+
+
+def describe_exit(code: object) -> str:
+    """Return how a process that ``sys.exit`` ends is described."""
+    return f"it ended with exit code {code}" if isinstance(code, int) else f"it ended with: {code}"
 
 
 def place_of(where: TracebackType | None) -> str:
@@ -115,8 +138,16 @@ def place_of(where: TracebackType | None) -> str:
     return f" ({frames[0].filename}:{frames[0].lineno})" if frames else ""
 
 
+def is_usual_exit(function: object) -> bool:
+    """Say whether this is ``sys.exit`` of Python or what :mod:`site` adds."""
+    return function is sys.exit or type(function).__name__ == "Quitter"
+
+
 process_exit = ProcessExit()
 
-# Before a program looks it up, for `sys.exit(main())` does so before `main` calls init.
-if isinstance(sys.exit, BuiltinFunctionType):
+# Before a program looks it up, for `sys.exit(main())` does so before `main` calls init. A script may have done so
+# already; `exit` and `quit` are there without an import.
+if isinstance(sys.exit, BuiltinFunctionType) and not hasattr(sys, "ps1"):
+    for names in (vars(builtins), vars(sys.modules.get("__main__", builtins))):
+        names.update({name: exit_and_tell for name in ("exit", "quit") if is_usual_exit(names.get(name))})
     sys.exit = exit_and_tell

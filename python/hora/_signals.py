@@ -39,6 +39,7 @@ class StopSignals:
         for each, before in self._before.items():
             if before is not None:  # of a library that is not Python
                 signal.signal(each, before)  # type: ignore[arg-type]
+        _core.renew_last_signal()
         before = self._before[number]
         if callable(before) and before not in usual:
             before(number, frame)
@@ -59,6 +60,8 @@ def stop_requested() -> bool:
     ------
     HorovodInternalError
         If a rank has been lost.
+    NotInitializedError
+        Before :func:`init`.
 
     Examples
     --------
@@ -68,7 +71,7 @@ def stop_requested() -> bool:
     False
     """
     _stop_signals.watch()
-    if not _core.is_initialized() or _core.size() == 1:
+    if _core.size() == 1:
         return _stop_signals.has_come
     flag = np.array([_stop_signals.has_come], np.uint8)
     return bool(_collectives.allreduce(flag, op=Max, name="hora.stop_requested")[0])

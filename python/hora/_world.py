@@ -145,7 +145,7 @@ def shutdown() -> None:
     >>> hora.is_initialized()
     False
     """
-    _core.shutdown()
+    process_exit.leave()
     forget_process_sets()
 
 

@@ -51,8 +51,21 @@ ENDS = {
     "terminate": ("os.kill(os.getpid(), signal.SIGTERM); time.sleep(1)", "signal 15"),
     "_exit": ("os._exit(3)", "ended without notice"),
     "exit": ("sys.exit(3)", "exit code 3"),
+    "exit without import": ("exit(3)", "exit code 3"),
+    "exit with a text": ("sys.exit('no such file')", "it ended with: no such file"),
+    "second SIGTERM": (
+        "hora._signals._stop_signals.watch()\n    for _ in range(2):\n"
+        "        os.kill(os.getpid(), signal.SIGTERM); time.sleep(0.1)",
+        "signal 15",
+    ),
     "exception": ("raise ValueError('no such batch')", "ValueError: no such batch"),
+    "shutdown at last": (
+        "try:\n        raise ValueError('no such batch')\n    finally:\n        hora.shutdown()",
+        "it was shut down after ValueError: no such batch",
+    ),
 }
+
+TOLD_BY_THE_RANK = ("exit", "exit without import", "exit with a text", "exception", "shutdown at last")
 
 # What the others do meanwhile.
 PEERS = {
@@ -92,7 +105,7 @@ def assert_told(ending: Ending, survivors: list[int], *words: str) -> None:
         found = re.search(rf"rank {rank}: told after ([0-9.]+) s: (.*)", ending.output)
         assert found, f"rank {rank} was not told\n{ending.output}"
         assert float(found[1]) < TOLD_WITHIN_S, ending.output
-        assert f"rank {LOST} failed: " in found[2], ending.output
+        assert re.search(rf"rank {LOST} (failed|left the job): ", found[2]), ending.output
         assert all(word in found[2] for word in words), ending.output
 
 
@@ -107,7 +120,7 @@ def test_survivors_learn_who_was_lost_and_how(end: str, split: str) -> None:
     action, word = ENDS[end]
     ending = run(lose_one(action, "in a collective"), HORA_HOST_SPLIT=split, **RECOVERY)
     # The system tells only those of its host how a process ended.
-    is_known = not split or end in ("exit", "exception")
+    is_known = not split or end in TOLD_BY_THE_RANK
     assert_told(ending, [0, 2], word if is_known else "")
     assert ending.seconds < ENDED_WITHIN_S
 

@@ -8,6 +8,7 @@ import time
 import uuid
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from harness.results import Result, Suite
 
 ROOT = Path(__file__).parents[2]
 LOGS = ROOT / "build" / "test-results"
-TITLES = ("cpp", "python", "parallel", "e2e", "docs", "model", "fuzz")
+CPP_PRESETS = {"cpp": "dev", "asan": "asan", "tsan": "tsan"}
+TITLES = ("cpp", "python", "parallel", "e2e", "docs", "model", "fuzz", "asan", "tsan")
 LIMITS_S = {
     "cpp": 480.0,
     "python": 180.0,
@@ -27,6 +29,8 @@ LIMITS_S = {
     "docs": 180.0,
     "model": 90.0,
     "fuzz": 180.0,
+    "asan": 300.0,
+    "tsan": 600.0,
 }
 DEFAULT_LAUNCH = "plain"
 
@@ -37,8 +41,8 @@ def find_suites(
     """Return titles of suites, each with a function that runs it until a given time at most."""
     found: list[tuple[str, Callable[[float], Suite]]] = []
     for title in TITLES if only is None else (only,):
-        if title == "cpp":
-            found.append((title, lambda until: run_cpp(keyword, until)))
+        if title in CPP_PRESETS:
+            found.append((title, partial(run_cpp, title, keyword)))
         elif title == "parallel":
             plans = [plan for plan in parallel_plans(keyword) if ranks in (None, plan.ranks)]
             found += [(plan.title, pytest_suite(plan, LIMITS_S["parallel"])) for plan in plans]
@@ -91,13 +95,13 @@ def keyword_arguments(keyword: str | None) -> list[str]:
     return [] if keyword is None else ["-k", keyword]
 
 
-def run_cpp(keyword: str | None, until: float) -> Suite:
-    """Run CTest on the `dev` build and read its report."""
+def run_cpp(title: str, keyword: str | None, until: float) -> Suite:
+    """Run CTest on a build of the C++ tests, with or without a sanitizer, and read its report."""
     start = time.monotonic()
     LOGS.mkdir(parents=True, exist_ok=True)
-    report, log = LOGS / "cpp.xml", LOGS / "cpp.log"
+    report, log = LOGS / f"{title}.xml", LOGS / f"{title}.log"
     report.unlink(missing_ok=True)
-    command = ["ctest", "--preset", "dev", "--output-junit", str(report)]
+    command = ["ctest", "--preset", CPP_PRESETS[title], "--output-junit", str(report)]
     command += [] if keyword is None else ["-R", keyword, "--no-tests=ignore"]
     mark = uuid.uuid4().hex
     trouble = ""
@@ -109,24 +113,24 @@ def run_cpp(keyword: str | None, until: float) -> Suite:
                 env=rank_environment(**{processes.MARK: mark}),
                 stdout=output,
                 stderr=output,
-                timeout=min(until - start, LIMITS_S["cpp"]),
+                timeout=min(until - start, LIMITS_S[title]),
             )
             trouble = f"exit code {ended.returncode}" if ended.returncode else ""
         except (OSError, subprocess.TimeoutExpired) as error:
             trouble = str(error)
         finally:
             processes.end_all(mark)
-    results = read_junit(report) if report.exists() else []
+    results = read_junit(title, report) if report.exists() else []
     explained = any(result.outcome == "failed" for result in results)
     if not explained and (trouble or not (results or keyword)):
-        results.append(Result("cpp", "failed", f"{trouble}\n{log.read_text(errors='replace')[-3000:]}"))
-    return Suite("cpp", results, time.monotonic() - start)
+        results.append(Result(title, "failed", f"{trouble}\n{log.read_text(errors='replace')[-3000:]}"))
+    return Suite(title, results, time.monotonic() - start)
 
 
-def read_junit(report: Path) -> list[Result]:
+def read_junit(title: str, report: Path) -> list[Result]:
     results = []
     for case in ElementTree.parse(report).getroot().iter("testcase"):
-        name = f"cpp: {case.get('name')}"
+        name = f"{title}: {case.get('name')}"
         status = case.get("status")
         if case.find("failure") is not None or status == "fail":
             results.append(Result(name, "failed", (case.findtext("system-out") or "")[-5000:]))

@@ -32,10 +32,11 @@ bool is_finalized() {
   return finalized != 0;
 }
 
-/// A forked child leaves its parent's MPI alone, and so does a process whose job is broken: MPI_Finalize
-/// waits for all ranks.
-void finalize_at_exit() {
-  if (own_mpi.process == getpid() && !own_mpi.abandoned && !is_finalized()) MPI_Finalize();
+/// A forked child leaves its parent's MPI alone, and so does a process that has failed or whose job is broken:
+/// MPI_Finalize waits for all ranks, and a launcher ends the others when one ends without it.
+void finalize_at_exit(int status, void*) {
+  const bool is_orderly = status == 0 && !own_mpi.abandoned;
+  if (is_orderly && own_mpi.process == getpid() && !is_finalized()) MPI_Finalize();
 }
 
 const char* level_name(int level) {
@@ -55,7 +56,7 @@ void start_mpi() {
   int level = MPI_THREAD_SINGLE;
   check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level), "MPI_Init_thread");
   own_mpi.process = getpid();
-  std::atexit(finalize_at_exit);
+  on_exit(finalize_at_exit, nullptr);
   if (level < MPI_THREAD_SERIALIZED) {
     raise(ErrorKind::kStartup, "this MPI offers only {}; hora needs a build with MPI_THREAD_MULTIPLE",
           level_name(level));

@@ -233,6 +233,19 @@ TEST(Config, a_variable_of_horovod_is_read_when_ours_is_not_set) {
   EXPECT_EQ(read({{"HOROVOD_FUSION_THRESHOLD", "7"}, {"HORA_FUSION_THRESHOLD", "8"}}).fusion_threshold, 8u);
 }
 
+TEST(Config, horovods_flag_against_stall_notices_is_read) {
+  const auto warning = [](std::map<std::string, std::string> variables) {
+    return read(variables).stalls.warning;
+  };
+  EXPECT_EQ(warning({{"HOROVOD_STALL_CHECK_DISABLE", "1"}, {"HOROVOD_STALL_CHECK_TIME_SECONDS", "9"}}),
+            Duration(0));
+  EXPECT_EQ(warning({{"HOROVOD_STALL_CHECK_DISABLE", "0"}, {"HOROVOD_STALL_CHECK_TIME_SECONDS", "9"}}),
+            std::chrono::seconds(9));
+  EXPECT_EQ(warning({{"HOROVOD_STALL_CHECK_DISABLE", "1"}, {"HORA_STALL_WARNING_SECONDS", "8"}}),
+            std::chrono::seconds(8));
+  EXPECT_EQ(warning({{"HOROVOD_STALL_CHECK_DISABLE", "nonsense"}}), std::chrono::seconds(60));
+}
+
 TEST(Config, a_bad_value_is_reported_under_the_name_that_was_set) {
   try {
     static_cast<void>(read({{"HOROVOD_FUSION_THRESHOLD", "big"}}));

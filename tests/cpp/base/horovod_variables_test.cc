@@ -46,5 +46,10 @@ TEST(HorovodVariables, one_that_is_overridden_is_told) {
   EXPECT_THAT(found.without_meaning, ElementsAre("HOROVOD_LOG_LEVEL (HORA_LOG_LEVEL is set)"));
 }
 
+TEST(HorovodVariables, a_flag_that_stands_for_a_value_is_told) {
+  EXPECT_THAT(find({{"HOROVOD_STALL_CHECK_DISABLE", "1"}}).used,
+              ElementsAre("HOROVOD_STALL_CHECK_DISABLE as HORA_STALL_WARNING_SECONDS"));
+}
+
 }  // namespace
 }  // namespace hora

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <unordered_map>
 #include <vector>
 
 #include "simulation/events.h"
@@ -61,9 +62,10 @@ struct History {
   std::vector<RankRecord> ranks;
   std::vector<Submission> submissions;
   std::vector<CallRecord> calls;
-  std::map<std::int32_t, std::vector<int>> sets;  ///< those that were added; the global one too
-  std::optional<Time> ended_at;                   ///< when the last rank left, failed or crashed
-  int hops = 0;                                   ///< between any two ranks, at most
+  std::map<std::int32_t, std::vector<int>> sets;   ///< those that were added; the global one too
+  std::optional<Time> ended_at;                    ///< when the last rank left, failed or crashed
+  std::unordered_map<Key, std::vector<int>> told;  ///< by the root at last: calls that wait for these ranks
+  int hops = 0;                                    ///< between any two ranks, at most
   std::string broken;  ///< not empty: a negotiator threw, or nothing came to an end
 
   /// The record of a call, made when it is the first of its kind.

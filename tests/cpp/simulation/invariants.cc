@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <unordered_map>
 
 #include "base/text.h"
 #include "simulation/simulation.h"
@@ -205,6 +206,30 @@ Findings find_forgotten_calls(const Scenario& scenario, const History& history) 
   return findings;
 }
 
+Findings find_untold_stalls(const History& history) {
+  if (history.ended_at) return {};
+  std::unordered_map<Key, std::vector<int>> expected;
+  for (const CallRecord& call : history.calls) {
+    if (std::ranges::any_of(call.submissions, [&](std::size_t each) { return waits(history, each); }))
+      expected.emplace(call.key, history.missing(call));
+  }
+  Findings findings;
+  for (const auto& [key, missing] : expected) {
+    const auto told = history.told.find(key);
+    if (told == history.told.end()) {
+      findings.push_back(fmt::format("nobody is told that {} waits", key.to_string()));
+    } else if (told->second != missing) {
+      findings.push_back(fmt::format("{} is said to wait for ranks [{}], not [{}]", key.to_string(),
+                                     RankSet(told->second).to_string(), RankSet(missing).to_string()));
+    }
+  }
+  for (const auto& [key, missing] : history.told) {
+    if (!expected.contains(key))
+      findings.push_back(fmt::format("{} is said to wait, and does not", key.to_string()));
+  }
+  return findings;
+}
+
 Findings find_endless_batches(const History& history) {
   Findings findings;
   for (std::size_t rank = 0; rank < history.ranks.size(); ++rank) {
@@ -260,7 +285,8 @@ Findings find_all(const Scenario& scenario, const History& history) {
   if (!history.broken.empty()) all.push_back(history.broken);
   for (Findings findings :
        {find_different_orders(history), find_wrong_batches(history), find_forgotten_calls(scenario, history),
-        find_endless_batches(history), find_waits_on_the_dead(scenario, history), find_stragglers(history)})
+        find_untold_stalls(history), find_endless_batches(history), find_waits_on_the_dead(scenario, history),
+        find_stragglers(history)})
     std::ranges::move(findings, std::back_inserter(all));
   return all;
 }

@@ -22,6 +22,9 @@ using Findings = std::vector<std::string>;
 /// the scenario withholds waits for exactly the ranks that withhold it.
 [[nodiscard]] Findings find_forgotten_calls(const Scenario& scenario, const History& history);
 
+/// Where some calls wait for ever, the root tells of all of them, and for exactly which ranks each waits.
+[[nodiscard]] Findings find_untold_stalls(const History& history);
+
 /// No batch that a living rank has begun stays unfinished.
 [[nodiscard]] Findings find_endless_batches(const History& history);
 

@@ -88,8 +88,17 @@ void Rank::miss(int neighbour) {
   collect();
 }
 
+void Rank::tick(TimePoint now) {
+  if (is_over()) return;
+  negotiator_.on_tick(now, !in_flight_.empty());
+  collect();
+}
+
 void Rank::collect() {
   Negotiator::Outputs outputs = negotiator_.take_outputs();
+  if (!outputs.stalls.calls.empty()) world_.history.told.clear();
+  for (const StalledCall& call : outputs.stalls.calls)
+    world_.history.told.emplace(call.key, call.missing.to_vector());
   for (Negotiator::Outgoing& outgoing : outputs.messages) relay(outgoing.peer, std::move(outgoing.message));
   for (Plan& plan : outputs.plans) take_plan(std::move(plan));
   if (outputs.failure && !record().failure) {

@@ -38,6 +38,9 @@ class Rank {
   /// A neighbour in the tree is found dead.
   void miss(int neighbour);
 
+  /// Time passes without anything else happening.
+  void tick(TimePoint now);
+  [[nodiscard]] Duration tick_length() const { return negotiator_.tick(); }
   [[nodiscard]] bool is_over() const { return ended_ || record().is_dead; }
   [[nodiscard]] bool is_in_flight(const Key& key) const { return in_flight_.contains(key); }
   [[nodiscard]] const std::unordered_map<Key, std::size_t>& in_flight() const { return in_flight_; }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <numeric>
 #include <string>
@@ -254,6 +255,7 @@ Scenario make_scenario(std::uint32_t seed) {
   scenario.seed = seed;
   scenario.shape = make_shape(random, seed);
   scenario.options = testing::negotiator_options(kThresholds[random() % 3], kCapacities[random() % 4]);
+  scenario.options.stalls.warning = std::chrono::seconds(10);
   scenario.pace = make_pace(random);
   scenario.sets = make_sets(random, scenario.size());
   scenario.ending = make_ending(random);

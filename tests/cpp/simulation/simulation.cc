@@ -53,7 +53,10 @@ const History& Simulation::run() {
   try {
     for (const auto& program : programs_) program->begin();
     run_until_quiet();
-    if (!world_.history.ended_at && !somebody_waits()) {
+    if (world_.history.ended_at) return world_.history;
+    if (somebody_waits()) {
+      stand_still();
+    } else {
       ranks_[world_.random() % ranks_.size()]->leave();
       run_until_quiet();
     }
@@ -97,6 +100,18 @@ void Simulation::crash(Rank& rank) {
     world_.events.after(below(world_.random, kDetection), [this, neighbour, dead = rank.tree().rank()] {
       ranks_[static_cast<std::size_t>(neighbour)]->miss(dead);
     });
+  }
+}
+
+/// Until the root has told of what waits once more after the news of all levels have come up.
+void Simulation::stand_still() {
+  const Duration tick = ranks_.front()->tick_length();
+  const Duration warning = scenario_.options.stalls.warning;
+  TimePoint now = TimePoint() + tick;
+  for (const TimePoint until = now + 2 * warning + (world_.history.hops + 5) * tick; now < until;
+       now += tick) {
+    for (const auto& rank : ranks_) rank->tick(now);
+    run_until_quiet();
   }
 }
 

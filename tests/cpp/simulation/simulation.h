@@ -30,6 +30,7 @@ class Simulation {
 
  private:
   void run_until_quiet();
+  void stand_still();
   void end();
   void crash(Rank& rank);
   [[nodiscard]] bool somebody_waits() const;
