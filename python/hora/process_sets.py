@@ -199,6 +199,11 @@ def remove_process_set(process_set: ProcessSet) -> bool:
     bool
         Whether it was removed: False for the global set and for a set that is not added.
 
+    Raises
+    ------
+    NotInitializedError
+        Before ``init()``.
+
     Examples
     --------
     >>> import hora
@@ -208,6 +213,7 @@ def remove_process_set(process_set: ProcessSet) -> bool:
     """
     if not isinstance(process_set, ProcessSet):
         raise ValueError(f"remove_process_set: expected a ProcessSet, not {type(process_set).__name__}")
+    _core.size()  # NotInitializedError before init
     if process_set is global_process_set or process_set._id is None:
         return False
     _core.remove_process_set(process_set.ranks).wait()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from collections.abc import Callable
@@ -40,6 +41,12 @@ NEEDS_INIT: dict[str, Callable[[], Any]] = {
     "alltoall": lambda: hora.alltoall(ARRAY),
     "alltoall_async": lambda: hora.alltoall_async(ARRAY, [2]),
     "reducescatter": lambda: hora.reducescatter(ARRAY),
+    "reducescatter_async": lambda: hora.reducescatter_async(ARRAY),
+    "grouped_allreduce_": lambda: hora.grouped_allreduce_([ARRAY]),
+    "grouped_allreduce_async": lambda: hora.grouped_allreduce_async([ARRAY]),
+    "grouped_allreduce_async_": lambda: hora.grouped_allreduce_async_([ARRAY]),
+    "grouped_allgather_async": lambda: hora.grouped_allgather_async([ARRAY]),
+    "grouped_reducescatter_async": lambda: hora.grouped_reducescatter_async([ARRAY]),
     "grouped_allreduce": lambda: hora.grouped_allreduce([ARRAY], name="x"),
     "grouped_allgather": lambda: hora.grouped_allgather([ARRAY]),
     "grouped_reducescatter": lambda: hora.grouped_reducescatter([ARRAY]),
@@ -47,6 +54,8 @@ NEEDS_INIT: dict[str, Callable[[], Any]] = {
     "join": hora.join,
     "add_process_set": lambda: hora.add_process_set([0]),
     "collective of a set": lambda: hora.allreduce(ARRAY, process_set=hora.ProcessSet([0])),
+    "remove_process_set": lambda: hora.remove_process_set(hora.ProcessSet([0])),
+    "stop_requested": hora.stop_requested,
     "metrics": hora.metrics,
     "mpi_enabled": hora.mpi_enabled,
     "broadcast_object": lambda: hora.broadcast_object(1),
@@ -58,6 +67,19 @@ NEEDS_INIT: dict[str, Callable[[], Any]] = {
     "broadcast_optimizer_state": lambda: hvd.broadcast_optimizer_state(torch.optim.SGD([TENSOR]), 0),
     "DistributedOptimizer": lambda: hvd.DistributedOptimizer(torch.optim.SGD([TENSOR])),
 }
+
+
+# Those that take the handle of a call, and those that say what is there.
+NEEDS_NONE = {
+    *("init", "shutdown", "is_initialized", "poll", "synchronize", "start_timeline", "stop_timeline"),
+    *("mpi_built", "gloo_built", "nccl_built", "ddl_built", "ccl_built", "cuda_built", "rocm_built"),
+    *("gloo_enabled", "mpi_threads_supported"),
+}
+
+
+def test_every_function_is_tried_without_init() -> None:
+    functions = {name for name in hora.__all__ if inspect.isfunction(getattr(hora, name))}
+    assert functions - NEEDS_NONE <= set(NEEDS_INIT)
 
 
 @pytest.mark.parametrize("call", NEEDS_INIT)
