@@ -201,10 +201,8 @@ TEST(ImageCache, hashes_tell_texts_and_their_borders_apart) {
 
 std::vector<std::string> nvrtc_folders() {
   std::vector<std::string> folders{"/usr/local/cuda/lib64"};
-  if (const char* given = std::getenv("HORA_TEST_NVRTC")) {
-    std::istringstream list(given);
-    for (std::string folder; std::getline(list, folder, ':');) folders.push_back(folder);
-  }
+  std::istringstream list(HORA_NVRTC_FOLDERS);
+  for (std::string folder; std::getline(list, folder, ':');) folders.push_back(folder);
   return folders;
 }
 

@@ -25,8 +25,9 @@ struct RunOptions {
   Settings settings = {};
   std::chrono::seconds deadline{60};
   /// The ranks of a host share memory, over the in-memory transport. By default as HORA_TEST_SHARED_MEMORY
-  /// says, so that the same tests run with and without.
-  bool shared_memory = std::getenv("HORA_TEST_SHARED_MEMORY") != nullptr;
+  /// says, so that the same tests run with and without, and with HORA_TEST_HOSTS.
+  bool shared_memory =
+      std::getenv("HORA_TEST_SHARED_MEMORY") != nullptr || std::getenv("HORA_TEST_HOSTS") != nullptr;
   std::size_t slot_bytes = HostMemoryOptions{}.slot_bytes;
   /// Connections over which ranks wake each other, above the in-memory transport.
   std::optional<LinkOptions> links = {};
