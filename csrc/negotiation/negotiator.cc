@@ -152,8 +152,7 @@ void Negotiator::take(int peer, std::span<const std::byte> message) {
       on_failure(decode_failure(message));
       return;
     case MessageKind::kGoodbye:
-      ++goodbyes_;
-      return;
+      return receive_goodbye(peer);
     case MessageKind::kStalled:
       if (closed_) return;
       outputs_.messages.push_back({peer, encode_heard()});
@@ -580,7 +579,30 @@ void Negotiator::apply_set_change(const Batch& batch) {
 }
 
 void Negotiator::say_goodbye() {
-  for (const int neighbour : neighbours_) outputs_.messages.push_back({neighbour, encode_goodbye()});
+  departs_ = true;
+  pass_goodbye();
+}
+
+/// Upwards, once the whole subtree has said it; then the root says it downwards.
+void Negotiator::pass_goodbye() {
+  if (failed_ || !departs_ || departed_children_ < tree_.children().size()) return;
+  if (tree_.is_root()) return depart_with_all();
+  outputs_.messages.push_back({*tree_.parent(), encode_goodbye()});
+}
+
+void Negotiator::depart_with_all() {
+  all_have_departed_ = true;
+  for (const int child : tree_.children()) outputs_.messages.push_back({child, encode_goodbye()});
+}
+
+void Negotiator::receive_goodbye(int peer) {
+  if (tree_.parent() == peer) {
+    if (!departs_) raise(ErrorKind::kSessionFailed, "it says goodbye before this rank has");
+    return depart_with_all();
+  }
+  static_cast<void>(child_number(peer));
+  ++departed_children_;
+  pass_goodbye();
 }
 
 void Negotiator::send_announcements() {
