@@ -543,7 +543,8 @@ void Engine::wait_for_departures() {
   while (!exchange_.all_have_departed() || !transport_->flushed()) {
     const TimePoint now = Clock::now();
     if (now > deadline) return log_warning("not all ranks have ended their part of the job in time");
-    if (const Loss* const lost = find_lost_neighbour(now)) {
+    losses_.look(now);
+    if (const Loss* const lost = losses_.first_of(exchange_.neighbours(), now)) {
       if (exchange_.all_have_departed()) return;
       exchange_.failure = {lost->rank, lost->how};
     }
@@ -553,14 +554,6 @@ void Engine::wait_for_departures() {
     }
     if (!exchange_.step(false)) std::this_thread::yield();
   }
-}
-
-const Loss* Engine::find_lost_neighbour(TimePoint now) {
-  if (now - last_look_ >= kLookAround) {
-    last_look_ = now;
-    losses_.look(now);
-  }
-  return losses_.first_of(exchange_.neighbours(), now);
 }
 
 void Engine::fail(const Failure& failure) {

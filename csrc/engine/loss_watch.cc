@@ -9,10 +9,14 @@ namespace {
 
 // How long the last messages of a rank that has ended may be under way.
 constexpr auto kLastMessages = std::chrono::milliseconds(200);
+// A look at the transport is a call of the system.
+constexpr auto kPause = std::chrono::milliseconds(5);
 
 }  // namespace
 
 void LossWatch::look(TimePoint now) {
+  if (now - last_look_ < kPause) return;
+  last_look_ = now;
   while (std::optional<Loss> loss = transport_.take_loss()) found_.push_back({std::move(*loss), now});
 }
 

@@ -13,7 +13,7 @@ class LossWatch {
  public:
   explicit LossWatch(Transport& transport) : transport_(transport) {}
 
-  /// Takes note of what is new.
+  /// Takes note of what is new. May be called as often as one likes.
   void look(TimePoint now);
   [[nodiscard]] bool has_any() const { return !found_.empty(); }
   /// The first lost rank whose last messages must have come by now, or null. A rank that knows why it ends
@@ -29,6 +29,7 @@ class LossWatch {
   };
   Transport& transport_;
   std::vector<Found> found_;
+  TimePoint last_look_;
 };
 
 }  // namespace hora

@@ -159,6 +159,7 @@ void Negotiator::take(int peer, std::span<const std::byte> message) {
       return take_report(child_number(peer), decode_stalled(message));
     case MessageKind::kHeard:
       require_parent(peer);
+      asks_parent_ = false;
       asked_parent_ = {};
       return;
     case MessageKind::kQuestion:
@@ -171,8 +172,9 @@ void Negotiator::take(int peer, std::span<const std::byte> message) {
       return;
     case MessageKind::kLasting:
       static_cast<void>(child_number(peer));
-      if (!closed_) on_lasting(decode_lasting(message));
-      return;
+      if (closed_) return;
+      outputs_.messages.push_back({peer, encode_heard()});
+      return on_lasting(decode_lasting(message));
   }
 }
 
@@ -549,6 +551,7 @@ void Negotiator::pass_plan(Plan plan, const Bytes& encoded) {
   }
   if (plan.departure) closed_ = true;
   joined_since_ = waits_since_ = asked_parent_ = {};
+  asks_parent_ = false;
   for (const Batch& batch : plan.batches) apply_set_change(batch);
   if (members.has_self()) outputs_.plans.push_back(std::move(plan));
 }
@@ -601,7 +604,8 @@ void Negotiator::receive_goodbye(int peer) {
     return depart_with_all();
   }
   static_cast<void>(child_number(peer));
-  ++departed_children_;
+  if (departed_children_++ == tree_.children().size())
+    raise(ErrorKind::kSessionFailed, "it says goodbye twice");
   pass_goodbye();
 }
 

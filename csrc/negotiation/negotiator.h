@@ -250,10 +250,11 @@ class Negotiator {
   TimePoint waits_since_;   // calls of this rank
   TimePoint joined_since_;  // or since the last plan
   TimePoint next_report_;
-  TimePoint asked_parent_;  // and not been answered yet
-  TimePoint next_silence_;  // when it may be told again
-  TimePoint first_stall_;   // root: since the last notice
-  TimePoint next_notice_;   // root
+  bool asks_parent_ = false;  // since the last tick
+  TimePoint asked_parent_;    // and not been answered yet
+  TimePoint next_silence_;    // when it may be told again
+  TimePoint first_stall_;     // root: since the last notice
+  TimePoint next_notice_;     // root
   Outputs outputs_;
 };
 

@@ -101,10 +101,11 @@ RankSet Negotiator::made_by(const Key& key) const {
 
 void Negotiator::tell_parent(TimePoint now, bool waits, bool is_stalled) {
   if (!waits) {
-    waits_since_ = asked_parent_ = {};
+    waits_since_ = {};
   } else if (waits_since_ == TimePoint()) {
     waits_since_ = now;
   }
+  if (std::exchange(asks_parent_, false) && asked_parent_ == TimePoint()) asked_parent_ = now;
   if (asked_parent_ != TimePoint() && now - asked_parent_ > kAnswerTime && now >= next_silence_) {
     outputs_.stalls.silent_parent = *tree_.parent();
     outputs_.stalls.silent_seconds = whole_seconds(now - asked_parent_);
@@ -199,6 +200,7 @@ void Negotiator::on_lasting(const LastingBatch& batch) {
     outputs_.stalls.batches.push_back(batch);
   } else {
     outputs_.messages.push_back({*tree_.parent(), encode(batch)});
+    asks_parent_ = true;
   }
 }
 

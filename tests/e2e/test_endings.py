@@ -6,7 +6,7 @@ import re
 import time
 
 import pytest
-from harness.mpirun import Ending, run_script
+from harness.mpirun import RECOVERY, Ending, run_to_end
 
 PROLOGUE = """
 import atexit, os, resource, sys, time
@@ -26,11 +26,7 @@ hora.barrier()
 
 
 def run(program: str, ranks: int = 2, limit_s: float = 20, **settings: str) -> Ending:
-    ending = run_script(PROLOGUE + program, ranks, limit_s, environment=settings)
-    print(f"{ending.seconds:.1f} s, code {ending.code}\n{ending.output}")
-    assert ending.code is not None, f"hangs\n{ending.output}"
-    assert ending.left == []
-    return ending
+    return run_to_end(PROLOGUE + program, ranks, limit_s, settings)
 
 
 PENDING = "handle = hora.allreduce_async(numpy.ones(4), name=f'nobody else makes this {rank}')\n"
@@ -120,8 +116,7 @@ os._exit(0)
     [(0, r"told: .*Too many open files"), (2, r"over mpi instead of shared memory: .*")],
 )
 def test_too_few_descriptors_is_a_message(spare: int, expected: str) -> None:
-    recovery = {"OMPI_MCA_orte_enable_recovery": "1", "PRTE_MCA_prte_enable_recovery": "1"}
-    ending = run(FEW_DESCRIPTORS.replace("SPARE", str(spare)), **recovery)
+    ending = run(FEW_DESCRIPTORS.replace("SPARE", str(spare)), **RECOVERY)
     assert len(re.findall(expected, ending.output)) == 2, ending.output
     assert ending.output.count("works") == (2 if spare else 0), ending.output
 

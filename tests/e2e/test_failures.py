@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
-from harness.mpirun import Ending, run_script
+from harness.mpirun import RECOVERY, Ending, run_to_end
 
-SHARED_MEMORY = Path("/dev/shm")
-# Open MPI 4.1 and 5 then leave the other ranks alone when one dies, as other launchers do.
-RECOVERY = {"OMPI_MCA_orte_enable_recovery": "1", "PRTE_MCA_prte_enable_recovery": "1"}
 RANKS = 3
 LOST = 1
 TOLD_WITHIN_S = 2.0
@@ -77,13 +73,7 @@ told(1, time.time())
 
 
 def run(program: str, ranks: int = RANKS, limit_s: float = 20, **settings: str) -> Ending:
-    before = set(SHARED_MEMORY.glob("*hora*"))
-    ending = run_script(PROLOGUE + program, ranks, limit_s, environment=settings)
-    print(f"{ending.seconds:.1f} s, code {ending.code}\n{ending.output}")
-    assert ending.code is not None, f"hangs\n{ending.output}"
-    assert ending.left == []
-    assert set(SHARED_MEMORY.glob("*hora*")) <= before
-    return ending
+    return run_to_end(PROLOGUE + program, ranks, limit_s, settings)
 
 
 def assert_told(ending: Ending, survivors: list[int], *words: str) -> None:
@@ -183,7 +173,7 @@ def main():
 
 sys.exit(main())
 """
-    ending = run_script(program, RANKS, 20, environment=RECOVERY)
+    ending = run_to_end(program, RANKS, 20, RECOVERY)
     assert_told(ending, [0, 2], "exit code 7")
 
 

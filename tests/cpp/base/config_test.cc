@@ -82,6 +82,17 @@ std::vector<BadValue> bad_values() {
 
 INSTANTIATE_TEST_SUITE_P(All, BadSetting, testing::ValuesIn(bad_values()));
 
+TEST(Config, faults_are_refused_with_what_is_wrong_with_them) {
+  try {
+    static_cast<void>(read({{"HORA_FAULTS", "in_batch:1:2:drop"}}));
+    FAIL() << "was accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInvalidArgument);
+    EXPECT_STREQ(error.what(),
+                 "HORA_FAULTS: 'in_batch:1:2:drop': drop and corrupt are for messages: before_message");
+  }
+}
+
 TEST(Config, an_empty_environment_gives_the_defaults) {
   const Settings settings = read({});
   EXPECT_EQ(settings.fusion_threshold, 33554432u);
