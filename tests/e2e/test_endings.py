@@ -136,3 +136,23 @@ assert hora.allreduce(numpy.ones(1), op=hora.Sum)[0] == size
     assert ending.code == 0, ending.output
     told = re.findall(r"told: .*8388608 bytes.*1048576.*HORA_SHARED_HEAP_BYTES", ending.output)
     assert len(told) == 2, ending.output
+
+
+def test_too_little_working_memory_is_a_message() -> None:
+    program = (
+        STARTED
+        + """
+arrays = [numpy.ones(16 << 20, numpy.float32) for _ in range(2)]
+if rank == 1:
+    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + (48 << 20), used + (48 << 20)))
+try:
+    hora.grouped_allreduce_(arrays, name="large")
+except HorovodInternalError as error:
+    say(f"told: {error}")
+os._exit(3)
+"""
+    )
+    ending = run(program, HORA_SHARED_MEMORY="0", HORA_FUSION_THRESHOLD=str(1 << 30), **RECOVERY)
+    told = re.findall(r"told: .*'large.*134217728 bytes of working memory cannot be had", ending.output)
+    assert len(told) == 2, ending.output

@@ -239,3 +239,20 @@ def test_forked_children_keep_nothing_open_and_hide_no_death(split: str) -> None
     ending = run(FORK, HORA_HOST_SPLIT=split, **RECOVERY)
     assert ending.output.count("child ended with 0") == RANKS, ending.output
     assert_told(ending, [0, 2])
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+@pytest.mark.parametrize("split", ["", "1,1,1", "2,1"], ids=["one host", "three hosts", "two hosts"])
+def test_a_rank_that_is_lost_while_the_job_ends_holds_nobody_up(split: str, lost: int) -> None:
+    program = """
+start = time.time()
+hora.shutdown()
+sys.stdout.write(f"rank {rank}: left after {time.time() - start:.2f} s\\n")
+"""
+    ending = run(program, HORA_FAULTS=f"in_departure:{lost}:1:kill", HORA_HOST_SPLIT=split, **RECOVERY)
+    left = re.findall(r"left after ([0-9.]+) s", ending.output)
+    assert len(left) == RANKS - 1, ending.output
+    assert all(float(seconds) < TOLD_WITHIN_S for seconds in left), ending.output
+    told = ending.output.count(f"the job has not ended in order: rank {lost}: ")
+    assert told == RANKS - 1, ending.output
+    assert ending.seconds < ENDED_WITHIN_S
