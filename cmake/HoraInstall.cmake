@@ -13,6 +13,8 @@ set(HORA_PUBLIC_HEADERS
   base/config.h
   base/dtype.h
   base/exception.h
+  base/faults.h
+  base/stall_times.h
   base/thread_stack.h
   core/device_work.h
   core/handle.h

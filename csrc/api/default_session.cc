@@ -95,7 +95,9 @@ std::shared_ptr<Session> start_session(const JobScope& scope, FrontEndServices s
   settings.device.library_folders = std::move(services.library_folders);
   settings.device.free_memory = std::move(services.free_gpu_memory);
   if (services.main_thread)
-    settings.stalls.where = [stack = *services.main_thread](Duration at_most) { return stack.read(at_most); };
+    settings.main_thread_stack = [stack = *services.main_thread](Duration at_most) {
+      return stack.read(at_most);
+    };
   settings.device.stragglers = slot().stragglers;
   if (settings.device.cache_folder.empty()) settings.device.cache_folder = usual_cache_folder();
   auto transport = open_transport(settings, process_environment, scope, shutdown_default_session);

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/config.h"
 #include "base/exception.h"
+#include "base/faults.h"
 #include "core/batch.h"
 #include "core/submission.h"
 #include "transport/group.h"
@@ -62,6 +63,6 @@ class Backend {
 };
 
 /// All backends of this build; the first that accepts a batch runs it.
-[[nodiscard]] std::vector<std::unique_ptr<Backend>> make_backends(const Settings& settings);
+[[nodiscard]] std::vector<std::unique_ptr<Backend>> make_backends(const Settings& settings, Faults& faults);
 
 }  // namespace hora

@@ -4,9 +4,9 @@
 
 namespace hora {
 
-std::vector<std::unique_ptr<Backend>> make_backends(const Settings& settings) {
+std::vector<std::unique_ptr<Backend>> make_backends(const Settings& settings, Faults& faults) {
   std::vector<std::unique_ptr<Backend>> backends;
-  backends.push_back(std::make_unique<HostBackend>());
+  backends.push_back(std::make_unique<HostBackend>(faults));
   backends.push_back(std::make_unique<nccl::NcclBackend>(settings));
   return backends;
 }

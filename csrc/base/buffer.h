@@ -2,7 +2,10 @@
 
 #include <cstddef>
 #include <memory>
+#include <new>
 #include <span>
+
+#include "base/error.h"
 
 namespace hora {
 
@@ -11,10 +14,14 @@ namespace hora {
 /// lives.
 class Buffer {
  public:
+  /// Throws Error(kSessionFailed) when there is not so much: the other ranks are at the batch already.
   [[nodiscard]] std::span<std::byte> at_least(std::size_t bytes) {
     if (bytes > capacity_) {
+      capacity_ = 0;
       memory_.reset();
-      memory_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
+      memory_.reset(new (std::nothrow) std::byte[bytes]);
+      if (memory_ == nullptr)
+        raise(ErrorKind::kSessionFailed, "{} bytes of working memory cannot be had", bytes);
       capacity_ = bytes;
     }
     return {memory_.get(), bytes};

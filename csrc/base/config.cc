@@ -78,7 +78,7 @@ std::string show_choice(std::optional<bool> value, std::string_view yes, std::st
 }
 
 std::string show_seconds(Duration value) {
-  return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(value).count());
+  return std::to_string(whole_seconds(value));
 }
 
 std::string show_flag(bool value) {
@@ -235,6 +235,15 @@ const std::vector<SettingInfo>& table() {
        "never. The same on all ranks.",
        [](Settings& s, std::string_view v) { s.stalls.abort = parse_seconds(v, 0); },
        "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", [](const Settings& s) { return show_seconds(s.stalls.abort); }},
+      {"HORA_FAULTS",
+       "",
+       "POINT:RANK:HIT:ACTION, and more of these behind commas",
+       "For tests: what a rank does to itself when it comes to a point for the HIT-th time. Points: "
+       "after_agreement, in_batch, before_completion, before_message, in_allocation, in_departure. Actions: "
+       "kill, stop, delay=SECONDS; drop and corrupt a message; fail an allocation. The same on all ranks.",
+       [](Settings& s, std::string_view v) { s.faults = parse_faults(v); },
+       {},
+       [](const Settings& s) { return to_string(s.faults); }},
       {"HORA_BANNER", "true", "true or false",
        "Whether rank 0 of several says on stderr, in one line, what has been started.",
        [](Settings& s, std::string_view v) { s.banner = parse_flag(v); }},

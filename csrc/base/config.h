@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/faults.h"
+#include "base/stall_times.h"
 
 namespace hora {
 
@@ -37,13 +39,6 @@ struct DeviceSettings {
   std::shared_ptr<Stragglers> stragglers = {};  ///< of the process; null: those of the session alone
 };
 
-/// What is told of calls that some ranks do not make.
-struct StallSettings {
-  Duration warning = std::chrono::seconds(60);              ///< zero: never
-  Duration abort{};                                         ///< zero: never
-  std::function<std::string(Duration at_most)> where = {};  ///< the stack of the main thread
-};
-
 /// Every setting of the library, read once when a session starts. Defaults are the member initialisers.
 struct Settings {
   std::uint64_t fusion_threshold = 32u << 20;
@@ -54,13 +49,15 @@ struct Settings {
   bool deterministic = false;
   RouteSettings route;
   DeviceSettings device;
-  StallSettings stalls;
+  StallTimes stalls{.warning = std::chrono::seconds(60)};
   bool shared_memory = true;
   std::string shared_memory_directory;
   std::uint64_t shared_heap_bytes = std::uint64_t{32} << 30;
   std::string log_level = "warning";
   bool banner = true;
+  std::vector<Fault> faults;
   Duration leave_limit = std::chrono::seconds(10);  ///< for an orderly end to wait; no variable sets this
+  std::function<std::string(Duration at_most)> main_thread_stack = {};  ///< no variable sets this
 };
 
 /// One documented row per setting: what `python -m hora --settings` and the reference print.

@@ -24,8 +24,6 @@ constexpr auto kGiveUpLook = std::chrono::milliseconds(1);
 constexpr auto kFailureFlushDeadline = std::chrono::milliseconds(500);
 // How often this rank looks whether others are still there, while nothing else happens.
 constexpr auto kLookAround = std::chrono::milliseconds(10);
-// How long the last messages of a rank that has ended may be under way.
-constexpr auto kLastMessages = std::chrono::milliseconds(200);
 // A waiting thread gives the role back after so much silence: then the answer takes long, and it may sleep.
 constexpr auto kHelpingTime = std::chrono::milliseconds(2);
 // How long the background thread stays away when another has the role.
@@ -54,7 +52,7 @@ NegotiatorOptions negotiator_options(const Settings& settings, Transport& transp
       [&chooser](const Batch& batch) {
         return batch.signature().device == DeviceKind::kHost ? chooser.choose(batch) : Route();
       },
-      {settings.stalls.warning, settings.stalls.abort}};
+      settings.stalls};
 }
 
 /// This rank's place among those with which it exchanges messages.
@@ -70,13 +68,15 @@ Tree join_tree(Transport& transport) {
 
 Engine::Engine(std::unique_ptr<Transport> transport, const Settings& settings)
     : transport_(std::move(transport)),
-      backends_(make_backends(settings)),
+      faults_(settings.faults, topology().rank(), topology().size()),
+      backends_(make_backends(settings, faults_)),
       route_chooser_(settings),
       exchange_(*transport_,
                 Negotiator(join_tree(*transport_), negotiator_options(settings, *transport_, route_chooser_)),
-                counters_),
+                counters_, faults_),
       process_sets_(topology().size()),
-      stalls_(settings.stalls, topology().rank(), exchange_, process_sets_),
+      stalls_(settings.stalls, settings.main_thread_stack, topology().rank(), exchange_, process_sets_),
+      losses_(*transport_),
       reach_(*transport_),
       leave_limit_(settings.leave_limit),
       spins_(usable_cores() >= topology().local_size() ? kSpins : 0),
@@ -250,6 +250,7 @@ bool Engine::turn(bool is_background_thread) {
       (is_background_thread || !is_for_background_thread(exchange_.agreed.front()))) {
     Batch batch = std::move(exchange_.agreed.front());
     exchange_.agreed.pop_front();
+    faults_.reach(FaultPoint::kAfterAgreement);
     execute(std::move(batch));
     worked = true;
     if (std::exchange(runs_on_device_, false)) leave_deadline_ = Clock::now() + leave_limit_;
@@ -365,6 +366,7 @@ void Engine::execute(Batch batch) {
   try {
     run_batch(batch, calls);
     apply_set_change(batch);
+    faults_.reach(FaultPoint::kBeforeCompletion);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kMismatch) {
       keep_for_end(calls);
@@ -398,7 +400,12 @@ void Engine::run_batch(const Batch& batch, std::vector<Submission>& calls) {
   if (backend == backends_.end()) {
     raise(ErrorKind::kSessionFailed, "no backend for {}", name(batch.signature().device));
   }
-  const Group::Pump pump = [this] {
+  bool has_waited = false;
+  const auto come_to_middle = [&] {
+    if (!std::exchange(has_waited, true)) faults_.reach(FaultPoint::kInBatch);
+  };
+  const Group::Pump pump = [&] {
+    come_to_middle();
     if (!advance(false)) wait_a_little();
   };
   const BatchGroups groups(
@@ -409,6 +416,7 @@ void Engine::run_batch(const Batch& batch, std::vector<Submission>& calls) {
   if (runs_on_device_ && reports_for(batch.process_set())) ++to_report_;
   const TimePoint start = Clock::now();
   (*backend)->run(batch, calls, groups.all());
+  come_to_middle();
   if (topology().rank() != 0 || runs_on_device_ || !groups.took_route()) return;
   if (const std::string news = route_chooser_.learn(batch, Clock::now() - start); !news.empty())
     log_info(news);
@@ -452,17 +460,13 @@ std::optional<OnDevice> Engine::first_on_device() const {
   return std::nullopt;
 }
 
-/// A rank that knows why it ends says so before; and after a departure ranks may end.
+/// No rank may end before all have said goodbye.
 void Engine::look_for_losses(TimePoint now) {
-  // Further ones are taken note of by the transport, which otherwise would not sleep.
-  const std::optional<Loss> found = transport_->find_loss();
-  if (found && !loss_) {
-    loss_ = found;
-    loss_found_ = now;
-  }
-  if (!loss_ || exchange_.departure || now - loss_found_ < kLastMessages) return;
-  exchange_.failure = Failure{loss_->rank, loss_->how};
-  raise(ErrorKind::kSessionFailed, "{}", loss_->how);
+  losses_.look(now);
+  const Loss* const lost = losses_.first(now);
+  if (lost == nullptr) return;
+  exchange_.failure = Failure{lost->rank, lost->how};
+  raise(ErrorKind::kSessionFailed, "{}", lost->how);
 }
 
 bool Engine::caller_waits() const {
@@ -504,7 +508,7 @@ Rest Engine::rest() {
   // The others may not answer, and then the end must not be late.
   if (leaving_) rest.time = std::min<Duration>(rest.time, kLeavePause);
   rest.time = std::min(rest.time, stalls_.pause(doing_));
-  if (loss_) rest.time = std::min<Duration>(rest.time, kLookAround);
+  if (losses_.has_any()) rest.time = std::min<Duration>(rest.time, kLookAround);
   return rest;
 }
 
@@ -521,6 +525,7 @@ void Engine::watch_device(Rest& rest) {
 void Engine::keep_in_touch() {
   static_cast<void>(exchange_.step(false));
   if (exchange_.failure) raise(ErrorKind::kSessionFailed, "{}", exchange_.failure->reason);
+  look_around();
 }
 
 void Engine::depart(const Departure& departure) {
@@ -531,13 +536,27 @@ void Engine::depart(const Departure& departure) {
             is_own ? std::string("hora has been shut down; call init() again")
                    : fmt::format("rank {} left the job: {}", departure.rank,
                                  departure.reason.empty() ? "it was shut down" : departure.reason)));
+  faults_.reach(FaultPoint::kInDeparture);
   exchange_.say_goodbye();
+  wait_for_departures();
+}
+
+/// A rank whose session breaks meanwhile says so instead of goodbye. Those that have heard that all have
+/// departed may end before this one hears it; but not its neighbours in the tree.
+void Engine::wait_for_departures() {
   const TimePoint deadline = Clock::now() + leave_limit_;
-  // A neighbour whose session breaks meanwhile says so instead of goodbye.
-  const auto is_over = [this] {
-    return (exchange_.failure || exchange_.neighbours_gone()) && transport_->flushed();
-  };
-  while (!is_over() && Clock::now() < deadline) {
+  while (!exchange_.all_have_departed() || !transport_->flushed()) {
+    const TimePoint now = Clock::now();
+    if (now > deadline) return log_warning("not all ranks have ended their part of the job in time");
+    losses_.look(now);
+    if (const Loss* const lost = losses_.first_of(exchange_.neighbours(), now)) {
+      if (exchange_.all_have_departed()) return;
+      exchange_.failure = {lost->rank, lost->how};
+    }
+    if (const auto& failure = exchange_.failure) {
+      log_warning(fmt::format("the job has not ended in order: rank {}: {}", failure->rank, failure->reason));
+      raise(ErrorKind::kSessionFailed, "{}", failure->reason);
+    }
     if (!exchange_.step(false)) std::this_thread::yield();
   }
 }

@@ -13,11 +13,13 @@
 #include "backends/backend.h"
 #include "base/clock.h"
 #include "base/config.h"
+#include "base/faults.h"
 #include "collectives/select.h"
 #include "core/submission.h"
 #include "engine/batch_groups.h"
 #include "engine/counters.h"
 #include "engine/exchange.h"
+#include "engine/loss_watch.h"
 #include "engine/process_sets.h"
 #include "engine/rest.h"
 #include "engine/stall_watch.h"
@@ -116,12 +118,14 @@ class Engine {
   void take(const Rest& rest);
   [[nodiscard]] const Placement& placement_of(std::int32_t process_set);
   void depart(const Departure& departure);
+  void wait_for_departures();
   void fail(const Failure& failure);
   void end(const Error& reason);
   void check_parked(const Batch& batch) const;
   [[nodiscard]] std::vector<Submission> unpark(const Batch& batch);
 
   const std::unique_ptr<Transport> transport_;
+  Faults faults_;
   const std::vector<std::unique_ptr<Backend>> backends_;
   Counters counters_;
   RouteChooser route_chooser_;
@@ -129,6 +133,7 @@ class Engine {
   Submissions submissions_;
   ProcessSets process_sets_;
   StallWatch stalls_;
+  LossWatch losses_;
   Reach reach_;
   std::unordered_map<std::int32_t, Placement> placements_;  // of the process sets that this rank is in
   const Duration leave_limit_;
@@ -149,8 +154,6 @@ class Engine {
   std::optional<Failure> broken_;  // found by a helping thread
   Doing doing_;
   TimePoint last_look_;
-  std::optional<Loss> loss_;
-  TimePoint loss_found_;
   bool ended_ = false;
   bool leave_announced_ = false;
   TimePoint leave_deadline_;

@@ -1,9 +1,13 @@
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
+#include "base/faults.h"
 #include "core/batch.h"
 #include "engine/counters.h"
 #include "negotiation/negotiator.h"
@@ -11,10 +15,11 @@
 
 namespace hora {
 
-/// Carries the negotiator's messages over the transport, and collects what has been agreed.
+/// Carries the negotiator's messages over the transport, and collects what has been agreed. Each message ends
+/// with its number among those of its sender to its receiver, so that none is missing without notice.
 class Exchange {
  public:
-  Exchange(Transport& transport, Negotiator negotiator, Counters& counters);
+  Exchange(Transport& transport, Negotiator negotiator, Counters& counters, Faults& faults);
 
   void submit(const Request& request);
   void wait_for(const Key& key) { negotiator_.on_wait(key); }
@@ -22,7 +27,8 @@ class Exchange {
   void leave(const std::string& reason) { negotiator_.on_leave(reason); }
   void fail(const Failure& failure);
   void say_goodbye();
-  [[nodiscard]] bool neighbours_gone() const { return negotiator_.neighbours_gone(); }
+  [[nodiscard]] bool all_have_departed() const { return negotiator_.all_have_departed(); }
+  [[nodiscard]] std::span<const int> neighbours() const { return negotiator_.neighbours(); }
 
   /// Takes what has arrived and sends what is to be sent; never blocks. The root plans what is ready if
   /// `engine_is_free` or a rank leaves; its device is not through with `unfinished` batches. Says whether
@@ -47,11 +53,20 @@ class Exchange {
   Negotiator::Stalls stalls;  ///< that nobody has looked at
 
  private:
+  /// Messages from and to another rank, modulo 256.
+  struct Numbers {
+    std::uint8_t received = 0;
+    std::uint8_t sent = 0;
+  };
+  [[nodiscard]] std::span<const std::byte> without_number(const Incoming& incoming);
+  void send(Negotiator::Outgoing outgoing);
   void send_outputs();
 
   Transport& transport_;
   Negotiator negotiator_;
   Counters& counters_;
+  Faults& faults_;
+  std::vector<Numbers> numbers_;  // by rank
 };
 
 }  // namespace hora

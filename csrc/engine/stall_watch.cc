@@ -45,18 +45,18 @@ std::string indented(const std::string& text) {
   return result;
 }
 
-std::uint64_t seconds_of(Duration duration) {
-  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::seconds>(duration).count());
-}
-
 }  // namespace
 
-StallWatch::StallWatch(const StallSettings& settings, int rank, Exchange& exchange,
+StallWatch::StallWatch(const StallTimes& times, MainThreadStack stack, int rank, Exchange& exchange,
                        const ProcessSets& process_sets)
-    : settings_(settings), rank_(rank), exchange_(exchange), process_sets_(process_sets) {}
+    : times_(times),
+      stack_(std::move(stack)),
+      rank_(rank),
+      exchange_(exchange),
+      process_sets_(process_sets) {}
 
 Duration StallWatch::pause(const Doing& doing) const {
-  if (settings_.warning == Duration::zero() && settings_.abort == Duration::zero()) return Duration::max();
+  if (times_.patience() == Duration::zero()) return Duration::max();
   return notice_ || doing.waits || doing.batch != nullptr || doing.on_device || exchange_.is_waiting()
              ? exchange_.tick()
              : Duration::max();
@@ -81,25 +81,20 @@ void StallWatch::look(TimePoint now, const Doing& doing) {
   if (notice_->answers.size() == notice_->asked.size() || now >= notice_->deadline) end_notice();
 }
 
-Duration StallWatch::patience() const {
-  const auto [warning, abort] = std::pair(settings_.warning, settings_.abort);
-  if (warning == Duration::zero() || abort == Duration::zero()) return std::max(warning, abort);
-  return std::min(warning, abort);
-}
-
 /// All members of a batch tell of it; the root heeds the first.
 void StallWatch::tell_of_batch(TimePoint now, const Doing& doing) {
   if (now < next_batch_report_) return;
   std::optional<LastingBatch> lasting;
-  if (const auto& device = doing.on_device; device && device->begun && now - *device->begun >= patience())
-    lasting = {device->number, device->process_set, seconds_of(now - *device->begun), device->what};
-  if (doing.batch != nullptr && now - doing.begun >= patience())
-    lasting = {doing.batch->number, doing.batch->process_set(), seconds_of(now - doing.begun),
+  if (const auto& device = doing.on_device;
+      device && device->begun && now - *device->begun >= times_.patience())
+    lasting = {device->number, device->process_set, whole_seconds(now - *device->begun), device->what};
+  if (doing.batch != nullptr && now - doing.begun >= times_.patience())
+    lasting = {doing.batch->number, doing.batch->process_set(), whole_seconds(now - doing.begun),
                batch_text(*doing.batch)};
   if (!lasting) return;
   const Duration age = std::chrono::seconds(lasting->seconds);
   next_batch_report_ =
-      now + (age < settings_.abort ? std::min(patience(), settings_.abort - age) : patience());
+      now + (age < times_.abort ? std::min(times_.patience(), times_.abort - age) : times_.patience());
   exchange_.tell_of(*lasting);
 }
 
@@ -107,8 +102,8 @@ void StallWatch::tell_of_batch(TimePoint now, const Doing& doing) {
 void StallWatch::answer(const Question& question, const Doing& doing) {
   std::uint64_t batches = doing.batches;
   if (const auto& device = doing.on_device) batches = device->number + (device->begun ? 1 : 0);
-  exchange_.answer({question.number, rank_, batches, doing.batch != nullptr,
-                    settings_.where ? settings_.where(kStackTime) : std::string()});
+  exchange_.answer(
+      {question.number, rank_, batches, doing.batch != nullptr, stack_ ? stack_(kStackTime) : std::string()});
 }
 
 void StallWatch::begin_notice(TimePoint now, Negotiator::Stalls& stalls) {
@@ -127,18 +122,18 @@ void StallWatch::begin_notice(TimePoint now, Negotiator::Stalls& stalls) {
     notice.batches.push_back(std::move(batch));
   }
   if (notice.calls.empty() && notice.batches.empty()) return;
-  if (!notice.batches.empty()) next_batch_notice_ = now + settings_.warning;
+  if (!notice.batches.empty()) next_batch_notice_ = now + times_.warning;
   notice.asked = suspects(notice);
   notice_ = std::move(notice);
   exchange_.ask({++questions_, RankSet(notice_->asked)});
 }
 
 bool StallWatch::is_over(std::uint64_t seconds) const {
-  return settings_.abort != Duration::zero() && seconds >= seconds_of(settings_.abort);
+  return times_.abort != Duration::zero() && seconds >= whole_seconds(times_.abort);
 }
 
 bool StallWatch::is_early(std::uint64_t seconds) const {
-  return settings_.warning == Duration::zero() || seconds < seconds_of(settings_.warning);
+  return times_.warning == Duration::zero() || seconds < whole_seconds(times_.warning);
 }
 
 std::vector<int> StallWatch::suspects(const Notice& notice) const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -8,7 +9,7 @@
 
 #include "backends/backend.h"
 #include "base/clock.h"
-#include "base/config.h"
+#include "base/stall_times.h"
 #include "core/batch.h"
 #include "engine/exchange.h"
 #include "engine/process_sets.h"
@@ -44,7 +45,9 @@ class AtBatch {
 /// end, answers what other ranks ask and, at the root, asks, and writes one notice in each interval.
 class StallWatch {
  public:
-  StallWatch(const StallSettings& settings, int rank, Exchange& exchange, const ProcessSets& process_sets);
+  using MainThreadStack = std::function<std::string(Duration at_most)>;
+  StallWatch(const StallTimes& times, MainThreadStack stack, int rank, Exchange& exchange,
+             const ProcessSets& process_sets);
 
   /// To be called every now and then while nothing happens. Throws Error(kSessionFailed), with the failure
   /// left in the exchange, when the time after which the job fails is over.
@@ -65,7 +68,6 @@ class StallWatch {
   };
 
   void tell_of_batch(TimePoint now, const Doing& doing);
-  [[nodiscard]] Duration patience() const;
   void answer(const Question& question, const Doing& doing);
   void begin_notice(TimePoint now, Negotiator::Stalls& stalls);
   void end_notice();
@@ -77,7 +79,8 @@ class StallWatch {
   [[nodiscard]] std::string text_of(const Notice& notice) const;
   [[nodiscard]] static std::string text_of_rank(int rank, const Notice& notice);
 
-  const StallSettings settings_;
+  const StallTimes times_;
+  const MainThreadStack stack_;  ///< may be empty
   const int rank_;
   Exchange& exchange_;
   const ProcessSets& process_sets_;

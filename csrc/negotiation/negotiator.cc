@@ -152,14 +152,14 @@ void Negotiator::take(int peer, std::span<const std::byte> message) {
       on_failure(decode_failure(message));
       return;
     case MessageKind::kGoodbye:
-      ++goodbyes_;
-      return;
+      return receive_goodbye(peer);
     case MessageKind::kStalled:
       if (closed_) return;
       outputs_.messages.push_back({peer, encode_heard()});
       return take_report(child_number(peer), decode_stalled(message));
     case MessageKind::kHeard:
       require_parent(peer);
+      asks_parent_ = false;
       asked_parent_ = {};
       return;
     case MessageKind::kQuestion:
@@ -172,8 +172,9 @@ void Negotiator::take(int peer, std::span<const std::byte> message) {
       return;
     case MessageKind::kLasting:
       static_cast<void>(child_number(peer));
-      if (!closed_) on_lasting(decode_lasting(message));
-      return;
+      if (closed_) return;
+      outputs_.messages.push_back({peer, encode_heard()});
+      return on_lasting(decode_lasting(message));
   }
 }
 
@@ -550,6 +551,7 @@ void Negotiator::pass_plan(Plan plan, const Bytes& encoded) {
   }
   if (plan.departure) closed_ = true;
   joined_since_ = waits_since_ = asked_parent_ = {};
+  asks_parent_ = false;
   for (const Batch& batch : plan.batches) apply_set_change(batch);
   if (members.has_self()) outputs_.plans.push_back(std::move(plan));
 }
@@ -580,7 +582,31 @@ void Negotiator::apply_set_change(const Batch& batch) {
 }
 
 void Negotiator::say_goodbye() {
-  for (const int neighbour : neighbours_) outputs_.messages.push_back({neighbour, encode_goodbye()});
+  departs_ = true;
+  pass_goodbye();
+}
+
+/// Upwards, once the whole subtree has said it; then the root says it downwards.
+void Negotiator::pass_goodbye() {
+  if (failed_ || !departs_ || departed_children_ < tree_.children().size()) return;
+  if (tree_.is_root()) return depart_with_all();
+  outputs_.messages.push_back({*tree_.parent(), encode_goodbye()});
+}
+
+void Negotiator::depart_with_all() {
+  all_have_departed_ = true;
+  for (const int child : tree_.children()) outputs_.messages.push_back({child, encode_goodbye()});
+}
+
+void Negotiator::receive_goodbye(int peer) {
+  if (tree_.parent() == peer) {
+    if (!departs_) raise(ErrorKind::kSessionFailed, "it says goodbye before this rank has");
+    return depart_with_all();
+  }
+  static_cast<void>(child_number(peer));
+  if (departed_children_++ == tree_.children().size())
+    raise(ErrorKind::kSessionFailed, "it says goodbye twice");
+  pass_goodbye();
 }
 
 void Negotiator::send_announcements() {

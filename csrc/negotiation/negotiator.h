@@ -10,6 +10,7 @@
 
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "base/stall_times.h"
 #include "core/batch.h"
 #include "negotiation/cache.h"
 #include "negotiation/fusion.h"
@@ -18,12 +19,6 @@
 #include "negotiation/tree.h"
 
 namespace hora {
-
-/// When it is told that something stands still. Zero: never.
-struct StallTimes {
-  Duration warning{};  ///< and again after as much time
-  Duration abort{};
-};
 
 struct NegotiatorOptions {
   FusionOptions fusion;
@@ -105,10 +100,11 @@ class Negotiator {
   /// This rank has been at a batch for long.
   void on_lasting(const LastingBatch& batch);
 
-  /// Tells the neighbours that nothing more will come; only after the plan with a departure came out.
+  /// This rank has ended its part, after the plan with a departure came out.
   void say_goodbye();
-  /// Whether every neighbour has said goodbye.
-  [[nodiscard]] bool neighbours_gone() const { return goodbyes_ == neighbours_.size(); }
+  /// Whether all ranks have said goodbye. Until then none may end, so a rank that does is lost.
+  [[nodiscard]] bool all_have_departed() const { return all_have_departed_; }
+  [[nodiscard]] std::span<const int> neighbours() const { return neighbours_; }
 
   struct Outgoing {
     int peer;
@@ -205,7 +201,7 @@ class Negotiator {
   void tell_at_root(TimePoint now, std::uint64_t oldest_seconds);
   void take_report(Source child, const std::vector<StalledCall>& calls);
   void relay(const Question& question);
-  [[nodiscard]] Duration patience() const;
+  [[nodiscard]] Duration patience() const { return options_.stalls.patience(); }
 
   [[nodiscard]] std::int32_t load_of(std::int32_t process_set) const;
   [[nodiscard]] std::vector<std::int32_t> held_back_loads(std::size_t unfinished) const;
@@ -216,6 +212,9 @@ class Negotiator {
   void decide_set_change(Batch& batch);
   [[nodiscard]] Batch join_batch();
   void pass_plan(Plan plan, const Bytes& encoded);
+  void pass_goodbye();
+  void depart_with_all();
+  void receive_goodbye(int peer);
   void apply_set_change(const Batch& batch);
   [[nodiscard]] Source child_number(int peer) const;
   void require_parent(int peer) const;
@@ -243,16 +242,19 @@ class Negotiator {
   std::optional<Departure> departure_;  // root only, until it is planned
   bool closed_ = false;                 // a departure or a failure has passed
   bool failed_ = false;                 // a failure has passed
-  std::size_t goodbyes_ = 0;
+  bool departs_ = false;                // this rank has said goodbye
+  std::size_t departed_children_ = 0;   // whose whole subtrees have
+  bool all_have_departed_ = false;
   std::unordered_map<Key, Reported> reported_;
   bool has_news_ = false;
   TimePoint waits_since_;   // calls of this rank
   TimePoint joined_since_;  // or since the last plan
   TimePoint next_report_;
-  TimePoint asked_parent_;  // and not been answered yet
-  TimePoint next_silence_;  // when it may be told again
-  TimePoint first_stall_;   // root: since the last notice
-  TimePoint next_notice_;   // root
+  bool asks_parent_ = false;  // since the last tick
+  TimePoint asked_parent_;    // and not been answered yet
+  TimePoint next_silence_;    // when it may be told again
+  TimePoint first_stall_;     // root: since the last notice
+  TimePoint next_notice_;     // root
   Outputs outputs_;
 };
 

@@ -21,10 +21,6 @@ constexpr std::size_t kMostCalls = 100;
 // What a peer may say of the past.
 constexpr std::uint64_t kMostSeconds = 1'000'000'000;
 
-std::uint64_t seconds_of(Duration duration) {
-  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::seconds>(duration).count());
-}
-
 }  // namespace
 
 void Negotiator::Stalls::add(Stalls&& more) {
@@ -37,13 +33,6 @@ void Negotiator::Stalls::add(Stalls&& more) {
   if (!more.silent_parent) return;
   silent_parent = more.silent_parent;
   silent_seconds = more.silent_seconds;
-}
-
-/// Zero: for ever.
-Duration Negotiator::patience() const {
-  const auto [warning, abort] = options_.stalls;
-  if (warning == Duration::zero() || abort == Duration::zero()) return std::max(warning, abort);
-  return std::min(warning, abort);
 }
 
 Duration Negotiator::tick() const {
@@ -79,7 +68,7 @@ std::uint64_t Negotiator::look_for_stalls(TimePoint now) {
     if (joined_since_ == TimePoint()) joined_since_ = now;
     if (now - joined_since_ >= patience()) oldest = std::min(oldest, joined_since_);
   }
-  return seconds_of(now - oldest);
+  return whole_seconds(now - oldest);
 }
 
 /// Sets of ranks are put together only when something is told.
@@ -87,16 +76,16 @@ std::vector<StalledCall> Negotiator::stalled_calls(TimePoint now) const {
   std::vector<StalledCall> calls;
   for (const auto& [key, pending] : pending_) {
     if (!pending.is_told || calls.size() == kMostCalls) continue;
-    calls.push_back({key, signature_of(pending)->op, seconds_of(now - pending.since), made_by(key), {}});
+    calls.push_back({key, signature_of(pending)->op, whole_seconds(now - pending.since), made_by(key), {}});
   }
   for (const auto& [key, reported] : reported_) {
     const auto own = pending_.find(key);
     if (reported.made_by.empty() || (own != pending_.end() && own->second.is_told)) continue;
     if (calls.size() < kMostCalls)
-      calls.push_back({key, reported.op, seconds_of(now - reported.since), made_by(key), {}});
+      calls.push_back({key, reported.op, whole_seconds(now - reported.since), made_by(key), {}});
   }
   if (tree_.is_root() && !joined_.empty() && now - joined_since_ >= patience())
-    calls.push_back({Key::join(), OpKind::kJoin, seconds_of(now - joined_since_), RankSet(joined_), {}});
+    calls.push_back({Key::join(), OpKind::kJoin, whole_seconds(now - joined_since_), RankSet(joined_), {}});
   return calls;
 }
 
@@ -112,13 +101,14 @@ RankSet Negotiator::made_by(const Key& key) const {
 
 void Negotiator::tell_parent(TimePoint now, bool waits, bool is_stalled) {
   if (!waits) {
-    waits_since_ = asked_parent_ = {};
+    waits_since_ = {};
   } else if (waits_since_ == TimePoint()) {
     waits_since_ = now;
   }
+  if (std::exchange(asks_parent_, false) && asked_parent_ == TimePoint()) asked_parent_ = now;
   if (asked_parent_ != TimePoint() && now - asked_parent_ > kAnswerTime && now >= next_silence_) {
     outputs_.stalls.silent_parent = *tree_.parent();
-    outputs_.stalls.silent_seconds = seconds_of(now - asked_parent_);
+    outputs_.stalls.silent_seconds = whole_seconds(now - asked_parent_);
     next_silence_ = now + patience();
   }
   const bool waits_long = waits && now - waits_since_ >= patience();
@@ -149,9 +139,9 @@ void Negotiator::tell_at_root(TimePoint now, std::uint64_t oldest_seconds) {
   if (first_stall_ == TimePoint()) first_stall_ = now;
   if (now - first_stall_ < kGatheringTicks * tick()) return;
   const auto [warning, abort] = options_.stalls;
-  const bool is_over = abort != Duration::zero() && oldest_seconds >= seconds_of(abort);
+  const bool is_over = abort != Duration::zero() && oldest_seconds >= whole_seconds(abort);
   const bool is_due =
-      warning != Duration::zero() && oldest_seconds >= seconds_of(warning) && now >= next_notice_;
+      warning != Duration::zero() && oldest_seconds >= whole_seconds(warning) && now >= next_notice_;
   if (!is_over && !is_due) return;
   next_notice_ = now + warning;
   std::vector<StalledCall> calls = stalled_calls(now);
@@ -210,6 +200,7 @@ void Negotiator::on_lasting(const LastingBatch& batch) {
     outputs_.stalls.batches.push_back(batch);
   } else {
     outputs_.messages.push_back({*tree_.parent(), encode(batch)});
+    asks_parent_ = true;
   }
 }
 

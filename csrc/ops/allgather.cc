@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <memory>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -8,6 +7,7 @@
 #include "collectives/ring.h"
 #include "collectives/shared_memory/shared_memory.h"
 #include "ops/device_results.h"
+#include "ops/host_results.h"
 #include "ops/numbers.h"
 #include "ops/ops.h"
 
@@ -34,14 +34,15 @@ std::vector<std::size_t> describe_result(const OpTensor& tensor, std::vector<std
   return bounds;
 }
 
-void allgather_one(const Group& group, const OpTensor& tensor, const Route& route) {
+void allgather_one(const HostCall& call, const OpTensor& tensor) {
+  const Group& group = call.group;
   const std::vector<std::size_t> bounds = describe_result(tensor, gather_numbers(group, own_rows(tensor)));
   Output& output = *tensor.result;
-  output.data = std::make_shared_for_overwrite<std::byte[]>(bounds.back());
+  allocate_result(call, tensor, bounds.back());
   const auto own = static_cast<std::size_t>(group.rank());
   std::copy_n(tensor.local.input, bounds[own + 1] - bounds[own], output.data.get() + bounds[own]);
   if (group.slots() != nullptr) {
-    shared_allgather(*group.slots(), {output.data.get(), bounds.back()}, bounds, route);
+    shared_allgather(*group.slots(), {output.data.get(), bounds.back()}, bounds, call.batch.route);
   } else {
     ring_allgather(group, {output.data.get(), bounds.back()}, bounds);
   }
@@ -58,7 +59,7 @@ void check_allgather(const Submission& submission, const std::vector<int>&) {
 }
 
 void allgather_on_host(const HostCall& call) {
-  for (const OpTensor& tensor : call.tensors) allgather_one(call.group, tensor, call.batch.route);
+  for (const OpTensor& tensor : call.tensors) allgather_one(call, tensor);
 }
 
 namespace {

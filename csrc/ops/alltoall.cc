@@ -1,7 +1,7 @@
 #include "collectives/alltoall.h"
 
-#include <memory>
 #include <numeric>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -9,20 +9,30 @@
 #include "base/text.h"
 #include "collectives/shared_memory/shared_memory.h"
 #include "ops/device_results.h"
+#include "ops/host_results.h"
 #include "ops/numbers.h"
 #include "ops/ops.h"
 
 namespace hora {
 namespace {
 
-/// Every member tells every other how many rows it will send; the first step of the operation.
-std::vector<std::int64_t> exchange_splits(const Group& group, const std::vector<std::int64_t>& splits) {
-  std::vector<std::int64_t> received(splits.size());
+/// What one member tells another before it sends.
+struct Rows {
+  std::int64_t sent;  ///< to that member
+  std::int64_t all;   ///< to any
+};
+
+/// The first step of the operation.
+std::vector<Rows> exchange_rows(const Group& group, std::span<const std::int64_t> splits) {
+  const std::int64_t all = std::accumulate(splits.begin(), splits.end(), std::int64_t{0});
+  std::vector<Rows> told;
+  for (const std::int64_t rows : splits) told.push_back({rows, all});
+  std::vector<Rows> heard(told.size());
   std::vector<std::size_t> bounds;
-  for (std::size_t rank = 0; rank <= splits.size(); ++rank) bounds.push_back(rank * sizeof(std::int64_t));
-  pairwise_alltoall(group, std::as_bytes(std::span(splits)), bounds,
-                    std::as_writable_bytes(std::span(received)), bounds);
-  return received;
+  for (std::size_t rank = 0; rank <= told.size(); ++rank) bounds.push_back(rank * sizeof(Rows));
+  pairwise_alltoall(group, std::as_bytes(std::span(told)), bounds, std::as_writable_bytes(std::span(heard)),
+                    bounds);
+  return heard;
 }
 
 std::vector<std::size_t> byte_bounds(const std::vector<std::int64_t>& rows, std::size_t row_bytes) {
@@ -32,31 +42,37 @@ std::vector<std::size_t> byte_bounds(const std::vector<std::int64_t>& rows, std:
   return bounds;
 }
 
-void alltoall_one(const Group& group, const OpTensor& tensor, const Route& route) {
+void alltoall_one(const HostCall& call, const OpTensor& tensor) {
+  const Group& group = call.group;
   // A rank that has joined sends nothing to anyone.
   std::vector<std::int64_t> splits(tensor.splits.begin(), tensor.splits.end());
   splits.resize(static_cast<std::size_t>(group.size()));
   Slots* const slots = group.slots();
   const std::size_t row_bytes = tensor.type->row_bytes();
   std::vector<std::size_t> bytes;  // for each pair of ranks, where they share memory
+  std::size_t together = 0;        // bytes that all ranks send
   Output& output = *tensor.result;
   output = {nullptr, tensor.type->shape, tensor.type->dtype, {}, -1};
   if (slots != nullptr) {
     const std::vector<std::int64_t> all = shared_exchange(*slots, splits);
     for (const std::int64_t rows : all) bytes.push_back(static_cast<std::size_t>(rows) * row_bytes);
+    together = std::accumulate(bytes.begin(), bytes.end(), std::size_t{0});
     for (std::size_t from = 0; from < splits.size(); ++from)
       output.sizes.push_back(all[from * splits.size() + static_cast<std::size_t>(group.rank())]);
   } else {
-    output.sizes = exchange_splits(group, splits);
+    for (const auto& [sent, all] : exchange_rows(group, splits)) {
+      output.sizes.push_back(sent);
+      together += static_cast<std::size_t>(all) * row_bytes;
+    }
   }
   output.shape.front() = std::accumulate(output.sizes.begin(), output.sizes.end(), std::int64_t{0});
   const std::vector<std::size_t> send_bounds = byte_bounds(splits, row_bytes);
   const std::vector<std::size_t> receive_bounds = byte_bounds(output.sizes, row_bytes);
-  output.data = std::make_shared_for_overwrite<std::byte[]>(receive_bounds.back());
+  allocate_result(call, tensor, together);
   const std::span<const std::byte> source(tensor.local.input, send_bounds.back());
   const std::span<std::byte> destination(output.data.get(), receive_bounds.back());
   if (slots != nullptr) {
-    shared_alltoall(*slots, source, destination, bytes, route);
+    shared_alltoall(*slots, source, destination, bytes, call.batch.route);
   } else {
     pairwise_alltoall(group, source, send_bounds, destination, receive_bounds);
   }
@@ -86,7 +102,7 @@ void check_alltoall(const Submission& submission, const std::vector<int>& member
 }
 
 void alltoall_on_host(const HostCall& call) {
-  for (const OpTensor& tensor : call.tensors) alltoall_one(call.group, tensor, call.batch.route);
+  for (const OpTensor& tensor : call.tensors) alltoall_one(call, tensor);
 }
 
 namespace {
@@ -106,7 +122,8 @@ bool describe_exchange(const DeviceCall& call, const OpTensor& tensor, DeviceExc
   const bool has_reserve = call.lane.has_reserves() && are_equal(splits);
   for (std::int64_t& rows : splits) rows = mark_rows(rows, has_reserve);
   Output& output = *tensor.result;
-  output = {nullptr, tensor.type->shape, tensor.type->dtype, exchange_splits(call.group, splits), -1};
+  output = {nullptr, tensor.type->shape, tensor.type->dtype, {}, -1};
+  for (const Rows& rows : exchange_rows(call.group, splits)) output.sizes.push_back(rows.sent);
   const bool is_reserved = unmark_rows(output.sizes);
   output.shape.front() = std::accumulate(output.sizes.begin(), output.sizes.end(), std::int64_t{0});
   exchange.received = byte_bounds(output.sizes, row_bytes);

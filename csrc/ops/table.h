@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/buffer.h"
+#include "base/faults.h"
 #include "collectives/shared_memory/pieces.h"
 #include "core/batch.h"
 #include "core/op.h"
@@ -31,6 +32,7 @@ struct HostCall {
   std::span<const OpTensor> tensors;
   Buffer& staging;  ///< for tensors that travel packed
   Buffer& scratch;  ///< for the algorithm
+  Faults& faults;   ///< to be reached at each allocation of a large result
 
   /// Whether no rank of the group has joined.
   [[nodiscard]] bool all_contribute() const { return batch.contributors == group.size(); }

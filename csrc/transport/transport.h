@@ -70,7 +70,7 @@ class Transport {
   /// Makes progress; after it has returned true, the ticket is used up.
   [[nodiscard]] virtual bool done(Ticket& ticket) = 0;
 
-  /// Sleeps until `wake` or `nudge` is called, the time is over, `find_loss` has something or, if
+  /// Sleeps until `wake` or `nudge` is called, the time is over, `take_loss` has something or, if
   /// `notices_arrivals`, a message has arrived. A call that comes just before counts.
   virtual void sleep(Duration at_most) = 0;
   [[nodiscard]] virtual bool notices_arrivals() const = 0;
@@ -82,9 +82,9 @@ class Transport {
   /// The caller looks after arrivals now: a thread that sleeps for them naps on instead.
   virtual void stay_up() {}
 
-  /// A rank that is lost, if this one can know. It may have left in order, and its last messages may still be
-  /// under way.
-  [[nodiscard]] virtual std::optional<Loss> find_loss() { return std::nullopt; }
+  /// The next rank that is lost, if this one can know, each once. It may have left in order, and its last
+  /// messages may still be under way.
+  [[nodiscard]] virtual std::optional<Loss> take_loss() { return std::nullopt; }
   /// In a forked child: closes what belongs to the parent, and does nothing else.
   virtual void close_in_child() {}
 

@@ -6,7 +6,7 @@ import re
 import time
 
 import pytest
-from harness.mpirun import Ending, run_script
+from harness.mpirun import RECOVERY, Ending, run_to_end
 
 PROLOGUE = """
 import atexit, os, resource, sys, time
@@ -26,11 +26,7 @@ hora.barrier()
 
 
 def run(program: str, ranks: int = 2, limit_s: float = 20, **settings: str) -> Ending:
-    ending = run_script(PROLOGUE + program, ranks, limit_s, environment=settings)
-    print(f"{ending.seconds:.1f} s, code {ending.code}\n{ending.output}")
-    assert ending.code is not None, f"hangs\n{ending.output}"
-    assert ending.left == []
-    return ending
+    return run_to_end(PROLOGUE + program, ranks, limit_s, settings)
 
 
 PENDING = "handle = hora.allreduce_async(numpy.ones(4), name=f'nobody else makes this {rank}')\n"
@@ -120,8 +116,7 @@ os._exit(0)
     [(0, r"told: .*Too many open files"), (2, r"over mpi instead of shared memory: .*")],
 )
 def test_too_few_descriptors_is_a_message(spare: int, expected: str) -> None:
-    recovery = {"OMPI_MCA_orte_enable_recovery": "1", "PRTE_MCA_prte_enable_recovery": "1"}
-    ending = run(FEW_DESCRIPTORS.replace("SPARE", str(spare)), **recovery)
+    ending = run(FEW_DESCRIPTORS.replace("SPARE", str(spare)), **RECOVERY)
     assert len(re.findall(expected, ending.output)) == 2, ending.output
     assert ending.output.count("works") == (2 if spare else 0), ending.output
 
@@ -140,4 +135,24 @@ assert hora.allreduce(numpy.ones(1), op=hora.Sum)[0] == size
     ending = run("import hora.numpy\n" + program, HORA_SHARED_HEAP_BYTES=str(1 << 20))
     assert ending.code == 0, ending.output
     told = re.findall(r"told: .*8388608 bytes.*1048576.*HORA_SHARED_HEAP_BYTES", ending.output)
+    assert len(told) == 2, ending.output
+
+
+def test_too_little_working_memory_is_a_message() -> None:
+    program = (
+        STARTED
+        + """
+arrays = [numpy.ones(16 << 20, numpy.float32) for _ in range(2)]
+if rank == 1:
+    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + (48 << 20), used + (48 << 20)))
+try:
+    hora.grouped_allreduce_(arrays, name="large")
+except HorovodInternalError as error:
+    say(f"told: {error}")
+os._exit(3)
+"""
+    )
+    ending = run(program, HORA_SHARED_MEMORY="0", HORA_FUSION_THRESHOLD=str(1 << 30), **RECOVERY)
+    told = re.findall(r"told: .*'large.*134217728 bytes of working memory cannot be had", ending.output)
     assert len(told) == 2, ending.output

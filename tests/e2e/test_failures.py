@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
-from harness.mpirun import Ending, run_script
+from harness.mpirun import RECOVERY, Ending, run_to_end
 
-SHARED_MEMORY = Path("/dev/shm")
-# Open MPI 4.1 and 5 then leave the other ranks alone when one dies, as other launchers do.
-RECOVERY = {"OMPI_MCA_orte_enable_recovery": "1", "PRTE_MCA_prte_enable_recovery": "1"}
 RANKS = 3
 LOST = 1
 TOLD_WITHIN_S = 2.0
@@ -90,13 +86,7 @@ told(1, time.time())
 
 
 def run(program: str, ranks: int = RANKS, limit_s: float = 20, **settings: str) -> Ending:
-    before = set(SHARED_MEMORY.glob("*hora*"))
-    ending = run_script(PROLOGUE + program, ranks, limit_s, environment=settings)
-    print(f"{ending.seconds:.1f} s, code {ending.code}\n{ending.output}")
-    assert ending.code is not None, f"hangs\n{ending.output}"
-    assert ending.left == []
-    assert set(SHARED_MEMORY.glob("*hora*")) <= before
-    return ending
+    return run_to_end(PROLOGUE + program, ranks, limit_s, settings)
 
 
 def assert_told(ending: Ending, survivors: list[int], *words: str) -> None:
@@ -196,7 +186,7 @@ def main():
 
 sys.exit(main())
 """
-    ending = run_script(program, RANKS, 20, environment=RECOVERY)
+    ending = run_to_end(program, RANKS, 20, RECOVERY)
     assert_told(ending, [0, 2], "exit code 7")
 
 
@@ -262,3 +252,20 @@ def test_forked_children_keep_nothing_open_and_hide_no_death(split: str) -> None
     ending = run(FORK, HORA_HOST_SPLIT=split, **RECOVERY)
     assert ending.output.count("child ended with 0") == RANKS, ending.output
     assert_told(ending, [0, 2])
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+@pytest.mark.parametrize("split", ["", "1,1,1", "2,1"], ids=["one host", "three hosts", "two hosts"])
+def test_a_rank_that_is_lost_while_the_job_ends_holds_nobody_up(split: str, lost: int) -> None:
+    program = """
+start = time.time()
+hora.shutdown()
+sys.stdout.write(f"rank {rank}: left after {time.time() - start:.2f} s\\n")
+"""
+    ending = run(program, HORA_FAULTS=f"in_departure:{lost}:1:kill", HORA_HOST_SPLIT=split, **RECOVERY)
+    left = re.findall(r"left after ([0-9.]+) s", ending.output)
+    assert len(left) == RANKS - 1, ending.output
+    assert all(float(seconds) < TOLD_WITHIN_S for seconds in left), ending.output
+    told = ending.output.count(f"the job has not ended in order: rank {lost}: ")
+    assert told == RANKS - 1, ending.output
+    assert ending.seconds < ENDED_WITHIN_S

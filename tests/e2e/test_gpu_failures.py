@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from harness.gpu_programs import LONG, RECOVERY, SHORT, assert_all_told, run
+from harness.gpu_programs import LONG, SHORT, assert_all_told, run
+from harness.mpirun import RECOVERY
 
 # A rank is lost in the middle of a collective
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from harness.mpirun import Ending, run_script
+from harness.mpirun import RECOVERY, Ending, run_to_end
 
 PROLOGUE = """
 import os, signal, subprocess, sys, threading, time
@@ -36,11 +36,7 @@ start = time.time()
 
 
 def run(program: str, ranks: int = 3, limit_s: float = 25, **settings: str) -> Ending:
-    ending = run_script(PROLOGUE + program, ranks, limit_s, environment=settings)
-    print(f"{ending.seconds:.1f} s, code {ending.code}\n{ending.output}")
-    assert ending.code is not None, f"hangs\n{ending.output}"
-    assert ending.left == []
-    return ending
+    return run_to_end(PROLOGUE + program, ranks, limit_s, settings)
 
 
 def notices(ending: Ending) -> list[str]:
@@ -116,8 +112,7 @@ os._exit(4)
         HORA_STALL_ABORT_SECONDS="3",
         HORA_STALL_WARNING_SECONDS="0",
         HORA_HOST_SPLIT=split,
-        OMPI_MCA_orte_enable_recovery="1",
-        PRTE_MCA_prte_enable_recovery="1",
+        **RECOVERY,
     )
     for rank in range(4):
         found = re.search(rf"rank {rank}: told after ([0-9.]+) s: (.*)", ending.output)
@@ -182,6 +177,6 @@ say(f"equal, beginning with {next(iter(names))}")
 
 
 def test_pairing_does_not_depend_on_the_order_of_dictionaries() -> None:
-    ending = run_script(WITH_OWN_HASH_SEED + PROLOGUE + ANY_ORDER, 2, 20)
+    ending = run_to_end(WITH_OWN_HASH_SEED + PROLOGUE + ANY_ORDER, 2, 20, {})
     assert ending.code == 0, ending.output
     assert len(set(re.findall(r"equal, beginning with .*", ending.output))) == 2, ending.output

@@ -205,6 +205,8 @@ void add_texts(const Seeds& seeds) {
   seeds.add("settings", "all", bytes_of(defaults));
   seeds.add("settings", "split",
             bytes_of("HORA_HOST_SPLIT=3,2\nHOROVOD_FUSION_THRESHOLD=0\nHOROVOD_RANK=1\n"));
+  seeds.add("settings", "faults",
+            bytes_of("HORA_FAULTS=in_batch:1:20:kill,before_message:2:5:delay=0.3,in_allocation:0:1:fail\n"));
   seeds.add("image", "sealed", cuda::seal(bytes_of("machine code")));
   ByteWriter values;
   values.varint(300);

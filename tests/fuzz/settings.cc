@@ -25,6 +25,7 @@ void take(std::span<const std::byte> input) {
   static_cast<void>(find_horovod_variables(environment).text());
   const Settings settings = read_settings(environment);
   require(settings.piece_bytes > 0 && settings.route.across_bytes > 0);
+  require(settings.faults.empty() || parse_faults(to_string(settings.faults)) == settings.faults);
 }
 
 }  // namespace hora::fuzz

@@ -15,6 +15,10 @@ from pathlib import Path
 
 from harness import processes
 
+SHARED_MEMORY = Path("/dev/shm")
+# Open MPI 4.1 and 5 then leave the other ranks alone when one dies, as other launchers do.
+RECOVERY = {"OMPI_MCA_orte_enable_recovery": "1", "PRTE_MCA_prte_enable_recovery": "1"}
+
 
 def mpirun(ranks: int) -> list[str]:
     """Return the launcher's part of a command that starts `ranks` ranks on this machine."""
@@ -75,6 +79,17 @@ def run_script(
         return Ending(None, print_stacks_and_end(process, mark), time.monotonic() - start, [])
     finally:
         processes.end_all(mark)
+
+
+def run_to_end(script: str, ranks: int, limit_s: float, environment: Mapping[str, str]) -> Ending:
+    """Run a script that has to end by itself and to leave no process and no shared memory."""
+    before = set(SHARED_MEMORY.glob("*hora*"))
+    ending = run_script(script, ranks, limit_s, environment=environment)
+    print(f"{ending.seconds:.1f} s, code {ending.code}\n{ending.output}")
+    assert ending.code is not None, f"hangs\n{ending.output}"
+    assert ending.left == []
+    assert set(SHARED_MEMORY.glob("*hora*")) <= before
+    return ending
 
 
 def print_stacks_and_end(process: subprocess.Popen[str], mark: str) -> str:

@@ -123,12 +123,11 @@ void ShmTransport::stay_up() {
   wake();
 }
 
-std::optional<Loss> ShmTransport::find_loss() {
-  if (const auto ended = memory_->watch().take_ended(); ended && !loss_) {
-    const auto signal = static_cast<int>(memory_->board(*ended).signal.value.load());
-    loss_ = Loss{ranks_[static_cast<std::size_t>(*ended)], describe_end(signal)};
-  }
-  return loss_ ? loss_ : below_->find_loss();
+std::optional<Loss> ShmTransport::take_loss() {
+  const auto ended = memory_->watch().take_ended();
+  if (!ended) return below_->take_loss();
+  const auto signal = static_cast<int>(memory_->board(*ended).signal.value.load());
+  return Loss{ranks_[static_cast<std::size_t>(*ended)], describe_end(signal)};
 }
 
 void ShmTransport::close_in_child() {

@@ -46,7 +46,7 @@ class ShmTransport final : public Transport {
   void nudge() override;
   void wake() override;
   void stay_up() override;
-  [[nodiscard]] std::optional<Loss> find_loss() override;
+  [[nodiscard]] std::optional<Loss> take_loss() override;
   void close_in_child() override;
   [[nodiscard]] HostMemory* host_memory() override { return memory_.get(); }
 
@@ -66,7 +66,6 @@ class ShmTransport final : public Transport {
   std::vector<RingWriter> writers_;
   std::deque<RingReader> readers_;
   std::size_t next_reader_ = 0;
-  std::optional<Loss> loss_;
   std::atomic<bool> nudged_{false};
 };
 

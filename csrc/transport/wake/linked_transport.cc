@@ -68,8 +68,8 @@ void LinkedTransport::stay_up() {
   if (asleep_.exchange(false)) wake();
 }
 
-std::optional<Loss> LinkedTransport::find_loss() {
-  const std::optional<int> ended = links_ ? links_->find_ended() : std::nullopt;
+std::optional<Loss> LinkedTransport::take_loss() {
+  const std::optional<int> ended = links_ ? links_->take_ended() : std::nullopt;
   if (!ended) return std::nullopt;
   return Loss{*ended, "it ended without notice, or the connection to it was cut"};
 }

@@ -40,7 +40,7 @@ class LinkedTransport final : public Transport {
   void nudge() override;
   void wake() override;
   void stay_up() override;
-  [[nodiscard]] std::optional<Loss> find_loss() override;
+  [[nodiscard]] std::optional<Loss> take_loss() override;
   void close_in_child() override;
   [[nodiscard]] Links* links() override { return links_ ? &*links_ : nullptr; }
 

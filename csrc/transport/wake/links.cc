@@ -91,11 +91,14 @@ bool Links::wait(int bell, TimePoint until, int further) {
   return is_over || !is_whole_;
 }
 
-std::optional<int> Links::find_ended() {
-  if (is_whole_) look();
+std::optional<int> Links::take_ended() {
+  look();
   const std::lock_guard lock(mutex_);
-  const auto ended = std::ranges::find(links_, true, &Link::has_ended);
-  return ended == links_.end() ? std::nullopt : std::optional(ended->peer);
+  const auto ended =
+      std::ranges::find_if(links_, [](const Link& link) { return link.has_ended && !link.is_taken; });
+  if (ended == links_.end()) return std::nullopt;
+  ended->is_taken = true;
+  return ended->peer;
 }
 
 /// Without the lock, which a thread may have held that is not here.

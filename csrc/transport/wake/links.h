@@ -45,8 +45,8 @@ class Links {
   /// Sleeps until the bell rings, a message is on its way, there is something to read from a further
   /// descriptor, or the time is over.
   void sleep(int bell, Duration at_most, int further = -1);
-  /// A peer whose connection has ended.
-  [[nodiscard]] std::optional<int> find_ended();
+  /// A peer whose connection has ended, each once.
+  [[nodiscard]] std::optional<int> take_ended();
   /// In a forked child: closes what belongs to the parent.
   void close_in_child();
 
@@ -63,6 +63,7 @@ class Links {
     bool peer_sleeps = false;     ///< and has not been woken
     bool has_told = false;        ///< it knows that this rank sleeps
     bool has_ended = false;
+    bool is_taken = false;                                 ///< its end has been told
     std::array<std::byte, sizeof(std::uint64_t)> heard{};  ///< a word that may not be complete
     std::size_t length = 0;
   };

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <cfenv>
+#include <cstdlib>
 #include <thread>
 
 #include "engine/counters.h"

@@ -14,13 +14,15 @@ Batch batch_on(DeviceKind device) {
 }
 
 TEST(HostBackend, accepts_host_memory_only) {
-  const HostBackend backend;
+  Faults faults;
+  const HostBackend backend(faults);
   EXPECT_TRUE(backend.accepts(batch_on(DeviceKind::kHost)));
   EXPECT_FALSE(backend.accepts(batch_on(DeviceKind::kCuda)));
 }
 
 TEST(HostBackend, is_among_the_backends_of_this_build_as_is_one_for_gpus) {
-  const auto backends = make_backends({});
+  Faults faults;
+  const auto backends = make_backends({}, faults);
   for (const DeviceKind device : {DeviceKind::kHost, DeviceKind::kCuda}) {
     EXPECT_EQ(
         std::ranges::count_if(backends, [&](const auto& each) { return each->accepts(batch_on(device)); }),

@@ -82,12 +82,24 @@ std::vector<BadValue> bad_values() {
 
 INSTANTIATE_TEST_SUITE_P(All, BadSetting, testing::ValuesIn(bad_values()));
 
+TEST(Config, faults_are_refused_with_what_is_wrong_with_them) {
+  try {
+    static_cast<void>(read({{"HORA_FAULTS", "in_batch:1:2:drop"}}));
+    FAIL() << "was accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInvalidArgument);
+    EXPECT_STREQ(error.what(),
+                 "HORA_FAULTS: 'in_batch:1:2:drop': drop and corrupt are for messages: before_message");
+  }
+}
+
 TEST(Config, an_empty_environment_gives_the_defaults) {
   const Settings settings = read({});
   EXPECT_EQ(settings.fusion_threshold, 33554432u);
   EXPECT_EQ(settings.cache_capacity, 65536u);
   EXPECT_EQ(settings.piece_bytes, 67108864u);
   EXPECT_TRUE(settings.host_split.empty());
+  EXPECT_TRUE(settings.faults.empty());
   EXPECT_FALSE(settings.joins_like_horovod);
   EXPECT_TRUE(settings.shared_memory);
   EXPECT_EQ(settings.shared_memory_directory, "");
@@ -131,7 +143,7 @@ TEST(Config, every_setting_is_documented) {
                                  "HORA_PIECE_BYTES_BETWEEN_HOSTS", "HORA_DETERMINISTIC", "HORA_CUDA_LIBRARY",
                                  "HORA_NCCL_LIBRARY", "HORA_CACHE_FOLDER", "HORA_DEVICE_TIMEOUT",
                                  "HORA_NCCL_BLOCKING", "HORA_WAIT_ON_HOST", "HORA_STALL_WARNING_SECONDS",
-                                 "HORA_STALL_ABORT_SECONDS", "HORA_BANNER", "HORA_LOG_LEVEL"));
+                                 "HORA_STALL_ABORT_SECONDS", "HORA_FAULTS", "HORA_BANNER", "HORA_LOG_LEVEL"));
 }
 
 TEST(Config, what_has_to_be_the_same_on_all_ranks_is_documented_as_such) {
@@ -175,9 +187,11 @@ TEST(Config, each_setting_reaches_its_field) {
                                   {"HORA_WAIT_ON_HOST", "yes"},
                                   {"HORA_STALL_WARNING_SECONDS", "7"},
                                   {"HORA_STALL_ABORT_SECONDS", "11"},
+                                  {"HORA_FAULTS", "in_batch:1:20:kill"},
                                   {"HORA_LOG_LEVEL", "debug"}});
   EXPECT_EQ(settings.stalls.warning, std::chrono::seconds(7));
   EXPECT_EQ(settings.stalls.abort, std::chrono::seconds(11));
+  EXPECT_EQ(settings.faults, parse_faults("in_batch:1:20:kill"));
   EXPECT_EQ(settings.device.cuda_library, "/a/libcuda.so.1");
   EXPECT_EQ(settings.device.nccl_library, "/a/libnccl.so.2");
   EXPECT_EQ(settings.device.cache_folder, "/a/cache");

@@ -284,14 +284,17 @@ TEST(Negotiator, after_a_departure_nothing_is_announced_or_planned) {
   for (int rank = 0; rank < 5; ++rank) EXPECT_THAT(job.batches(rank), IsEmpty());
 }
 
-TEST(Negotiator, neighbours_are_gone_when_each_has_said_goodbye) {
+TEST(Negotiator, nobody_has_departed_before_all_have_said_goodbye) {
   VirtualJob job(kTwoHosts, negotiator_options());
   job.leave(1, "it was shut down");
   job.settle();
-  for (int rank = 0; rank < 5; ++rank) EXPECT_FALSE(job.at(rank).neighbours_gone());
-  for (int rank = 0; rank < 5; ++rank) job.say_goodbye(rank);
+  for (const int late : {3, 0, 4, 1, 2}) {
+    job.settle();
+    for (int rank = 0; rank < 5; ++rank) EXPECT_FALSE(job.at(rank).all_have_departed());
+    job.say_goodbye(late);
+  }
   job.settle();
-  for (int rank = 0; rank < 5; ++rank) EXPECT_TRUE(job.at(rank).neighbours_gone());
+  for (int rank = 0; rank < 5; ++rank) EXPECT_TRUE(job.at(rank).all_have_departed());
 }
 
 TEST(Negotiator, a_failure_reaches_every_rank_from_anywhere) {

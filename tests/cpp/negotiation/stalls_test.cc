@@ -161,6 +161,29 @@ TEST_P(Stalls, a_parent_that_does_not_answer_is_noticed) {
   EXPECT_EQ(silent, Tree(topology, GetParam()).parent());
 }
 
+TEST_P(Stalls, a_parent_that_does_not_answer_is_noticed_within_a_batch_too) {
+  job_.at(10).on_lasting({7, kGlobalSet, 11, "allreduce 'a'"});
+  std::optional<int> silent;
+  for (int step = 0; step < 40 && !silent; ++step) {
+    now_ += job_.at(0).tick();
+    job_.tick(10, now_, false);
+    silent = job_.take_stalls(10).silent_parent;
+  }
+  const Topology topology = Topology::split(10, job_.size(), shape().ranks_per_host);
+  EXPECT_EQ(silent, Tree(topology, GetParam()).parent());
+}
+
+TEST_P(Stalls, a_parent_that_hears_of_a_batch_is_not_silent) {
+  job_.at(10).on_lasting({7, kGlobalSet, 11, "allreduce 'a'"});
+  EXPECT_THAT(pass(30s).batches, SizeIs(1));
+  for (int step = 0; step < 40; ++step) {
+    now_ += job_.at(0).tick();
+    job_.tick(10, now_, false);
+    job_.settle();
+    EXPECT_EQ(job_.take_stalls(10).silent_parent, std::nullopt);
+  }
+}
+
 class StallsWithAbort : public Stalls {
  protected:
   StallsWithAbort() : Stalls({0s, 4s}) {}

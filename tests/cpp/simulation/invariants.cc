@@ -275,7 +275,7 @@ Findings find_stragglers(const History& history) {
     if (!record.departure || !first || record.departure->rank != first->rank)
       findings.push_back(fmt::format("rank {} does not depart as rank 0 does", rank));
     if (!record.heard_goodbyes)
-      findings.push_back(fmt::format("rank {} does not hear all its neighbours' goodbyes", rank));
+      findings.push_back(fmt::format("rank {} does not hear that all have said goodbye", rank));
   }
   return findings;
 }

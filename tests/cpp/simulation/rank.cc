@@ -107,7 +107,7 @@ void Rank::collect() {
     record().failed_at = world_.events.now();
     end();
   }
-  record().heard_goodbyes = negotiator_.neighbours_gone();
+  record().heard_goodbyes = negotiator_.all_have_departed();
   turn();
 }
 
@@ -260,6 +260,7 @@ void Rank::depart() {
   negotiator_.say_goodbye();
   for (Negotiator::Outgoing& outgoing : negotiator_.take_outputs().messages)
     relay(outgoing.peer, std::move(outgoing.message));
+  record().heard_goodbyes = negotiator_.all_have_departed();
 }
 
 /// Whatever still waits fails.

@@ -161,5 +161,15 @@ TEST_F(OneLink, is_not_whole_any_more_when_the_peer_has_gone) {
   EXPECT_GE(sleep(2ms), 2ms) << "spins";
 }
 
+TEST_F(OneLink, tells_the_end_of_a_connection_once) {
+  EXPECT_EQ(links_->take_ended(), std::nullopt);
+  peer_.reset();
+  const TimePoint deadline = Clock::now() + 5s;
+  std::optional<int> ended;
+  while (!(ended = links_->take_ended()) && Clock::now() < deadline) std::this_thread::yield();
+  EXPECT_EQ(ended, kPeer);
+  EXPECT_EQ(links_->take_ended(), std::nullopt);
+}
+
 }  // namespace
 }  // namespace hora::testing
