@@ -56,7 +56,7 @@ StallWatch::StallWatch(const StallSettings& settings, int rank, Exchange& exchan
     : settings_(settings), rank_(rank), exchange_(exchange), process_sets_(process_sets) {}
 
 Duration StallWatch::pause(const Doing& doing) const {
-  if (settings_.warning == Duration::zero() && settings_.abort == Duration::zero()) return Duration::max();
+  if (patience() == Duration::zero()) return exchange_.awaits_callers() ? exchange_.tick() : Duration::max();
   return notice_ || doing.waits || doing.batch != nullptr || doing.on_device || exchange_.is_waiting()
              ? exchange_.tick()
              : Duration::max();
@@ -66,7 +66,7 @@ void StallWatch::look(TimePoint now, const Doing& doing) {
   if (now >= next_tick_ && pause(doing) != Duration::max()) {
     next_tick_ = now + exchange_.tick();
     exchange_.pass_time(now, doing.waits);
-    tell_of_batch(now, doing);
+    if (patience() != Duration::zero()) tell_of_batch(now, doing);
   }
   if (exchange_.stalls.is_empty() && !notice_) return;
   Negotiator::Stalls& stalls = exchange_.stalls;

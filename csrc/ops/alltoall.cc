@@ -25,13 +25,6 @@ std::vector<std::int64_t> exchange_splits(const Group& group, const std::vector<
   return received;
 }
 
-std::vector<std::size_t> byte_bounds(const std::vector<std::int64_t>& rows, std::size_t row_bytes) {
-  std::vector<std::size_t> bounds{0};
-  for (const std::int64_t count : rows)
-    bounds.push_back(bounds.back() + static_cast<std::size_t>(count) * row_bytes);
-  return bounds;
-}
-
 void alltoall_one(const Group& group, const OpTensor& tensor, const Route& route) {
   // A rank that has joined sends nothing to anyone.
   std::vector<std::int64_t> splits(tensor.splits.begin(), tensor.splits.end());
@@ -43,15 +36,17 @@ void alltoall_one(const Group& group, const OpTensor& tensor, const Route& route
   output = {nullptr, tensor.type->shape, tensor.type->dtype, {}, -1};
   if (slots != nullptr) {
     const std::vector<std::int64_t> all = shared_exchange(*slots, splits);
-    for (const std::int64_t rows : all) bytes.push_back(static_cast<std::size_t>(rows) * row_bytes);
-    for (std::size_t from = 0; from < splits.size(); ++from)
-      output.sizes.push_back(all[from * splits.size() + static_cast<std::size_t>(group.rank())]);
+    for (int from = 0; from < group.size(); ++from) {
+      const auto told = std::span(all).subspan(static_cast<std::size_t>(from) * splits.size(), splits.size());
+      for (const std::int64_t rows : told) bytes.push_back(bytes_of_rows(group, from, rows, row_bytes));
+      output.sizes.push_back(told[static_cast<std::size_t>(group.rank())]);
+    }
   } else {
     output.sizes = exchange_splits(group, splits);
   }
+  const std::vector<std::size_t> send_bounds = row_bounds(group, splits, row_bytes);
+  const std::vector<std::size_t> receive_bounds = row_bounds(group, output.sizes, row_bytes);
   output.shape.front() = std::accumulate(output.sizes.begin(), output.sizes.end(), std::int64_t{0});
-  const std::vector<std::size_t> send_bounds = byte_bounds(splits, row_bytes);
-  const std::vector<std::size_t> receive_bounds = byte_bounds(output.sizes, row_bytes);
   output.data = std::make_shared_for_overwrite<std::byte[]>(receive_bounds.back());
   const std::span<const std::byte> source(tensor.local.input, send_bounds.back());
   const std::span<std::byte> destination(output.data.get(), receive_bounds.back());
@@ -102,14 +97,14 @@ bool describe_exchange(const DeviceCall& call, const OpTensor& tensor, DeviceExc
   std::vector<std::int64_t> splits(tensor.splits.begin(), tensor.splits.end());
   splits.resize(static_cast<std::size_t>(call.group.size()));
   const std::size_t row_bytes = tensor.type->row_bytes();
-  exchange.sent = byte_bounds(splits, row_bytes);
+  exchange.sent = row_bounds(call.group, splits, row_bytes);
   const bool has_reserve = call.lane.has_reserves() && are_equal(splits);
   for (std::int64_t& rows : splits) rows = mark_rows(rows, has_reserve);
   Output& output = *tensor.result;
   output = {nullptr, tensor.type->shape, tensor.type->dtype, exchange_splits(call.group, splits), -1};
   const bool is_reserved = unmark_rows(output.sizes);
+  exchange.received = row_bounds(call.group, output.sizes, row_bytes);
   output.shape.front() = std::accumulate(output.sizes.begin(), output.sizes.end(), std::int64_t{0});
-  exchange.received = byte_bounds(output.sizes, row_bytes);
   return is_reserved;
 }
 
