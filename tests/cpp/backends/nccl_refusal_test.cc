@@ -87,7 +87,7 @@ TEST_F(OnDevices, what_numbers_travel_as_is_agreed) {
     std::vector<float> values(4, 1.0f);
     Call call = allreduce("x", ref(values));
     if (rank.number() == 1) call.wire = DType::kBFloat16;
-    EXPECT_THAT(rank.error(call), HasSubstr("travelling as bfloat16"));
+    EXPECT_THAT(rank.error(call), HasSubstr("\n  1      bfloat16"));
     call = allreduce("y", ref(values));
     call.wire = DType::kFloat16;
     EXPECT_THAT(refusal_of(rank.session(), call).text, HasSubstr("only numbers on GPUs"));
