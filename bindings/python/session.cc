@@ -10,6 +10,7 @@
 
 #include "api/default_session.h"
 #include "base/last_signal.h"
+#include "caller.h"
 #include "handle.h"
 #include "tensors.h"
 #include "transport/registry.h"
@@ -19,8 +20,9 @@ namespace py = pybind11;
 namespace hora::python {
 namespace {
 
-PyHandle submit_call(Call call, py::object owners, DeviceSource source = {}) {
+PyHandle submit_call(Call call, py::object owners, DeviceSource source = {}, Caller caller = find_caller()) {
   call.place = source.place();
+  call.caller = std::move(caller);
   std::shared_ptr<Session> session = default_session();
   release_finished_orphans();
   HandlePtr handle = session->submit(std::move(call));
@@ -50,7 +52,8 @@ Call to_call(Terms terms) {
           .splits = {},
           .ranks = {},
           .wire = {},
-          .place = {}};
+          .place = {},
+          .caller = {}};
 }
 
 /// Tensors as tuples of address, shape, dtype and address of the output.
@@ -121,9 +124,10 @@ bool submit_each(int op, const std::vector<std::string>& names, const py::list& 
     if (!add_in_place(calls.back(), tensors[at], sources[at])) return false;
   }
   const std::shared_ptr<Session> session = default_session();
+  const Caller caller = find_caller();
   const Session::Together together(*session);
   for (std::size_t at = 0; at < calls.size(); ++at)
-    handles.append(submit_call(std::move(calls[at]), tensors[at], std::move(sources[at])));
+    handles.append(submit_call(std::move(calls[at]), tensors[at], std::move(sources[at]), caller));
   return true;
 }
 
@@ -148,7 +152,7 @@ void call_and_forget_errors(PyObject* function) {
 void refuse(int op, const std::optional<std::string>& name, const std::string& reason,
             std::int32_t process_set) {
   if (!has_default_session()) return;
-  default_session()->refuse(static_cast<OpKind>(op), name.value_or(""), process_set, reason);
+  default_session()->refuse(static_cast<OpKind>(op), name.value_or(""), process_set, reason, find_caller());
 }
 
 py::dict counters() {

@@ -43,6 +43,7 @@ Submission to_submission(Call call) {
   }
   submission.splits = std::move(call.splits);
   submission.ready.place = call.place;
+  submission.caller = std::move(call.caller);
   submission.handle = std::make_shared<Handle>(request.key, request.signature.device);
   return submission;
 }
@@ -91,7 +92,7 @@ HandlePtr Session::submit(Call call) {
     engine_->prepare(submission, static_cast<int>(members->size()));
   } catch (const Error& error) {
     const std::string& tensor = request.key.name;
-    refuse(op, tensor, request.key.process_set, error.what());
+    refuse(op, tensor, request.key.process_set, error.what(), submission.caller);
     throw Error(error.kind(),
                 fmt::format("{}{}: {}", name(op), tensor.empty() ? "" : " '" + tensor + "'", error.what()));
   }
@@ -107,14 +108,15 @@ Session::Together::~Together() {
   session_.engine_->let_go();
 }
 
-void Session::refuse(OpKind op, const std::string& name, std::int32_t process_set,
-                     const std::string& reason) {
+void Session::refuse(OpKind op, const std::string& name, std::int32_t process_set, const std::string& reason,
+                     Caller caller) {
   const RankList members = engine_->process_set(process_set);
   if (members == nullptr || !std::ranges::binary_search(*members, topology().rank())) return;
   Submission submission;
   submission.request.key = {name, 0, process_set};
   submission.request.signature.op = op;
   submission.request.signature.refusal = reason;
+  submission.caller = std::move(caller);
   submission.handle = std::make_shared<Handle>(submission.request.key);
   engine_->refuse(std::move(submission));
 }

@@ -38,6 +38,7 @@ struct Call {
   std::vector<int> ranks;            ///< the process set to add or to remove, ascending
   std::optional<DType> wire;         ///< allreduce: what floating-point numbers on a device travel as
   DevicePlace place;                 ///< of tensors on a device; join: of the device to go on with
+  Caller caller;                     ///< for errors
 };
 
 /// One rank's membership in one job. All functions may be called from any thread.
@@ -72,7 +73,8 @@ class Session {
 
   /// For a call that a front end refuses itself: takes its place, so that the other ranks get an error and do
   /// not wait. Does nothing where nobody can wait for this rank: it is no member, or there is no such set.
-  void refuse(OpKind op, const std::string& name, std::int32_t process_set, const std::string& reason);
+  void refuse(OpKind op, const std::string& name, std::int32_t process_set, const std::string& reason,
+              Caller caller = {});
 
   /// The ranks of a process set, ascending. Throws Error(kInvalidArgument) when there is none of this id.
   [[nodiscard]] std::vector<int> process_set(std::int32_t id) const;

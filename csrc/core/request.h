@@ -81,6 +81,9 @@ struct Key {
   [[nodiscard]] std::string to_string() const;
 };
 
+/// Where a program made a call, such as "train.py:41"; null: not known.
+using Caller = std::shared_ptr<const std::string>;
+
 /// What one rank announces about one call.
 struct Request {
   Key key;

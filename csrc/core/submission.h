@@ -25,7 +25,8 @@ struct Submission {
   std::vector<std::int64_t> splits;             ///< alltoall: rows for each member of the set
   std::vector<std::shared_ptr<void>> reserved;  ///< memory of its device put aside for results; null: none
   DeviceReady ready;                            ///< when the tensors are on a device
-  bool is_absent = false;                       ///< this rank has joined and contributes nothing
+  Caller caller;
+  bool is_absent = false;  ///< this rank has joined and contributes nothing
   HandlePtr handle;
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <functional>
 #include <iterator>
 #include <mutex>
 #include <utility>
@@ -44,7 +45,8 @@ std::uint64_t fusion_threshold(const Settings& settings, Transport& transport) {
   return settings.deterministic && may_depend ? 0 : settings.fusion_threshold;
 }
 
-NegotiatorOptions negotiator_options(const Settings& settings, Transport& transport, RouteChooser& chooser) {
+NegotiatorOptions negotiator_options(const Settings& settings, Transport& transport, RouteChooser& chooser,
+                                     std::function<std::string(const Key&)> caller_of) {
   return {
       {fusion_threshold(settings, transport), settings.piece_bytes, fusable_ops(), settings.deterministic},
       settings.cache_capacity,
@@ -52,7 +54,8 @@ NegotiatorOptions negotiator_options(const Settings& settings, Transport& transp
       [&chooser](const Batch& batch) {
         return batch.signature().device == DeviceKind::kHost ? chooser.choose(batch) : Route();
       },
-      settings.stalls};
+      settings.stalls,
+      std::move(caller_of)};
 }
 
 /// This rank's place among those with which it exchanges messages.
@@ -72,7 +75,9 @@ Engine::Engine(std::unique_ptr<Transport> transport, const Settings& settings)
       backends_(make_backends(settings, faults_)),
       route_chooser_(settings),
       exchange_(*transport_,
-                Negotiator(join_tree(*transport_), negotiator_options(settings, *transport_, route_chooser_)),
+                Negotiator(join_tree(*transport_),
+                           negotiator_options(settings, *transport_, route_chooser_,
+                                              [this](const Key& key) { return caller_of(key); })),
                 counters_, faults_),
       process_sets_(topology().size()),
       stalls_(settings.stalls, settings.main_thread_stack, topology().rank(), exchange_, process_sets_),
@@ -313,6 +318,11 @@ bool Engine::reports_for(std::int32_t process_set) const {
   return ranks != nullptr && ranks->front() == topology().rank() && topology().rank() != 0;
 }
 
+std::string Engine::caller_of(const Key& key) const {
+  const auto call = parked_.find(key);
+  return call == parked_.end() || call->second.caller == nullptr ? std::string() : *call->second.caller;
+}
+
 void Engine::park(Submission submission) {
   Key key = submission.request.key;
   if (process_sets_.find(key.process_set) == nullptr) {
@@ -323,8 +333,9 @@ void Engine::park(Submission submission) {
     deferred_[std::move(key)].push_back(std::move(submission));
     return;
   }
-  exchange_.submit(submission.request);
-  parked_.emplace(std::move(key), std::move(submission));
+  // Parked first: the root may ask at once where the call was made.
+  const auto call = parked_.emplace(std::move(key), std::move(submission)).first;
+  exchange_.submit(call->second.request);
 }
 
 /// Only a rank that has joined takes part without having called.

@@ -103,6 +103,7 @@ class Engine {
   [[nodiscard]] bool is_over() const;
   [[nodiscard]] bool has_work_left();
   bool advance(bool engine_is_free);
+  [[nodiscard]] std::string caller_of(const Key& key) const;
   void park(Submission submission);
   void execute(Batch batch);
   void run_batch(const Batch& batch, std::vector<Submission>& calls);

@@ -41,6 +41,7 @@ class Exchange {
   [[nodiscard]] Duration tick() const { return negotiator_.tick(); }
   /// Whether calls are known here that are not agreed.
   [[nodiscard]] bool is_waiting() const { return negotiator_.is_waiting(); }
+  [[nodiscard]] bool awaits_callers() const { return negotiator_.awaits_callers(); }
   [[nodiscard]] bool is_stalled(const Key& key) const { return negotiator_.is_stalled(key); }
   void ask(const Question& question);
   void answer(const Answer& answer);

@@ -56,7 +56,8 @@ StallWatch::StallWatch(const StallTimes& times, MainThreadStack stack, int rank,
       process_sets_(process_sets) {}
 
 Duration StallWatch::pause(const Doing& doing) const {
-  if (times_.patience() == Duration::zero()) return Duration::max();
+  if (times_.patience() == Duration::zero())
+    return exchange_.awaits_callers() ? exchange_.tick() : Duration::max();
   return notice_ || doing.waits || doing.batch != nullptr || doing.on_device || exchange_.is_waiting()
              ? exchange_.tick()
              : Duration::max();
@@ -66,7 +67,7 @@ void StallWatch::look(TimePoint now, const Doing& doing) {
   if (now >= next_tick_ && pause(doing) != Duration::max()) {
     next_tick_ = now + exchange_.tick();
     exchange_.pass_time(now, doing.waits);
-    tell_of_batch(now, doing);
+    if (times_.patience() != Duration::zero()) tell_of_batch(now, doing);
   }
   if (exchange_.stalls.is_empty() && !notice_) return;
   Negotiator::Stalls& stalls = exchange_.stalls;

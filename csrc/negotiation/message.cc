@@ -400,4 +400,39 @@ Through decode_through(std::span<const std::byte> message) {
   return through;
 }
 
+Bytes encode(const CallerQuestion& question) {
+  ByteWriter out = begin(MessageKind::kCallerQuestion);
+  out.varint(question.number);
+  write_key(out, question.key);
+  question.ranks.write(out);
+  return out.take();
+}
+
+CallerQuestion decode_caller_question(std::span<const std::byte> message) {
+  ByteReader in = body(message, MessageKind::kCallerQuestion);
+  CallerQuestion question;
+  question.number = in.up_to(std::numeric_limits<std::uint32_t>::max());
+  question.key = read_key(in);
+  question.ranks = RankSet::read(in);
+  in.end();
+  return question;
+}
+
+Bytes encode(const CallerAnswer& answer) {
+  ByteWriter out = begin(MessageKind::kCallerAnswer);
+  out.varint(answer.question);
+  write_text_and_rank(out, answer.rank, answer.where);
+  return out.take();
+}
+
+CallerAnswer decode_caller_answer(std::span<const std::byte> message) {
+  ByteReader in = body(message, MessageKind::kCallerAnswer);
+  CallerAnswer answer;
+  answer.question = in.up_to(std::numeric_limits<std::uint32_t>::max());
+  answer.rank = read_rank(in);
+  answer.where = in.text();
+  in.end();
+  return answer;
+}
+
 }  // namespace hora

@@ -13,21 +13,23 @@ namespace hora {
 
 /// The control messages between neighbours in the tree. The first byte of a message says which one it is.
 enum class MessageKind : std::uint8_t {
-  kAnnounce,  ///< to the parent: tensors that the whole subtree is ready for
-  kPlan,      ///< to the children: the next part of the sequence; relayed unchanged
-  kJoin,      ///< to the parent: a rank of the subtree has joined
-  kDepart,    ///< to the parent: a rank of the subtree leaves
-  kWait,      ///< to the parent: a thread waits for calls on devices
-  kFailure,   ///< to all neighbours: the session is broken
-  kGoodbye,   ///< last message on an edge
-  kStalled,   ///< to the parent: calls that not all ranks of the subtree have made for long
-  kHeard,     ///< to a child: the same has come
-  kQuestion,  ///< to the children: some ranks are asked what they are doing
-  kAnswer,    ///< to the parent: what a rank is doing
-  kLasting,   ///< to the parent: a batch that a rank has been at for long
-  kThrough,   ///< to the parent: the device of a process set's first rank is through with batches
+  kAnnounce,        ///< to the parent: tensors that the whole subtree is ready for
+  kPlan,            ///< to the children: the next part of the sequence; relayed unchanged
+  kJoin,            ///< to the parent: a rank of the subtree has joined
+  kDepart,          ///< to the parent: a rank of the subtree leaves
+  kWait,            ///< to the parent: a thread waits for calls on devices
+  kFailure,         ///< to all neighbours: the session is broken
+  kGoodbye,         ///< last message on an edge
+  kStalled,         ///< to the parent: calls that not all ranks of the subtree have made for long
+  kHeard,           ///< to a child: the same has come
+  kQuestion,        ///< to the children: some ranks are asked what they are doing
+  kAnswer,          ///< to the parent: what a rank is doing
+  kLasting,         ///< to the parent: a batch that a rank has been at for long
+  kThrough,         ///< to the parent: the device of a process set's first rank is through with batches
+  kCallerQuestion,  ///< to the children: some ranks are asked where they made a call
+  kCallerAnswer,    ///< to the parent: where a rank made a call
 };
-inline constexpr std::size_t kMessageKinds = 13;
+inline constexpr std::size_t kMessageKinds = 15;
 
 /// One attribute set seen for a tensor, and the ranks that sent it.
 struct Variant {
@@ -77,6 +79,19 @@ struct Answer {
   std::string where;          ///< the stack of its main thread; empty: not known
 };
 
+/// Ranks are asked where they made a call about which ranks disagree.
+struct CallerQuestion {
+  std::uint32_t number = 0;
+  Key key;
+  RankSet ranks;
+};
+
+struct CallerAnswer {
+  std::uint32_t question = 0;
+  int rank = 0;
+  std::string where;  ///< "train.py:41"; empty: not known
+};
+
 /// A batch that a rank has been at for long.
 struct LastingBatch {
   std::uint64_t number = 0;
@@ -101,6 +116,8 @@ struct LastingBatch {
 [[nodiscard]] Bytes encode(const Answer& answer);
 [[nodiscard]] Bytes encode(const LastingBatch& batch);
 [[nodiscard]] Bytes encode(const Through& through);
+[[nodiscard]] Bytes encode(const CallerQuestion& question);
+[[nodiscard]] Bytes encode(const CallerAnswer& answer);
 
 // These throw Error(kSessionFailed) for bytes that no `encode` has written. Whether what they tell makes
 // sense in this job, `plausible.h` knows.
@@ -118,5 +135,7 @@ struct LastingBatch {
 [[nodiscard]] Answer decode_answer(std::span<const std::byte> message);
 [[nodiscard]] LastingBatch decode_lasting(std::span<const std::byte> message);
 [[nodiscard]] Through decode_through(std::span<const std::byte> message);
+[[nodiscard]] CallerQuestion decode_caller_question(std::span<const std::byte> message);
+[[nodiscard]] CallerAnswer decode_caller_answer(std::span<const std::byte> message);
 
 }  // namespace hora

@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "negotiation/device_commit.h"
-#include "negotiation/mismatch.h"
 #include "negotiation/plausible.h"
 
 namespace hora {
@@ -175,6 +174,17 @@ void Negotiator::take(int peer, std::span<const std::byte> message) {
       if (closed_) return;
       outputs_.messages.push_back({peer, encode_heard()});
       return on_lasting(decode_lasting(message));
+    case MessageKind::kCallerQuestion:
+      require_parent(peer);
+      if (!closed_) relay(decode_caller_question(message));
+      return;
+    case MessageKind::kCallerAnswer: {
+      const RankSet& below = tree_.subtree(child_number(peer));
+      CallerAnswer answer = decode_caller_answer(message);
+      require_below(RankSet::single(answer.rank), below);
+      if (!closed_) on_caller(std::move(answer));
+      return;
+    }
   }
 }
 
@@ -335,8 +345,9 @@ void Negotiator::complete(const Key& key, const Pending& pending) {
 }
 
 void Negotiator::complete_at_root(const Key& key, const Pending& pending) {
-  std::string error = find_error(key, pending);
   BatchEntry entry{key, signature_of(pending), pending.id};
+  if (is_disagreement(pending)) return ask_for_callers(std::move(entry), variants_of(key, pending));
+  std::string error = find_error(key, pending);
   if (error.empty()) {
     is_waited_for_ = is_waited_for_ || pending.is_waited_for;
     ready_.push_back(
@@ -360,10 +371,12 @@ int Negotiator::divisor(const Key& key, const Pending& pending) const {
   return options_.joins_like_horovod ? sets_.at(key.process_set).in_subtree() : pending.contributors;
 }
 
+bool Negotiator::is_disagreement(const Pending& pending) const {
+  return pending.seen.size() > 1 || !signature_of(pending)->refusal.empty();
+}
+
 std::string Negotiator::find_error(const Key& key, const Pending& pending) const {
   const Signature& first = *signature_of(pending);
-  if (pending.seen.size() > 1 || !first.refusal.empty())
-    return describe_mismatch(key, variants_of(key, pending));
   const Members& members = sets_.at(key.process_set);
   if (pending.contributors == members.in_subtree()) return {};
   const std::vector<int> absent = absent_from(key, pending);
@@ -468,6 +481,8 @@ void Negotiator::count_on_devices(const Plan& plan) {
 }
 
 void Negotiator::cut(std::size_t unfinished) {
+  // Their calls were ready before.
+  if (departure_ || static_cast<int>(joined_.size()) == tree_.job_size()) end_disagreements();
   std::vector<ReadyCall> held_back;
   const auto held = std::stable_partition(
       ready_.begin(), ready_.end(),
@@ -573,6 +588,8 @@ void Negotiator::apply_set_change(const Batch& batch) {
       unfinished_.erase(process_set);
       std::erase_if(pending_, [&](const auto& pending) { return pending.first.process_set == process_set; });
       std::erase_if(reported_, [&](const auto& each) { return each.first.process_set == process_set; });
+      std::erase_if(disagreements_,
+                    [&](const auto& each) { return each.second.entry.key.process_set == process_set; });
       std::erase_if(waited_for_, [&](const Key& key) { return key.process_set == process_set; });
       std::erase_if(announcements_, [&](const auto& each) { return each.key.process_set == process_set; });
       return;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -27,16 +28,19 @@ struct NegotiatorOptions {
   /// How a batch moves its data inside a host; asked at the root.
   std::function<Route(const Batch& batch)> choose_route = [](const Batch&) { return Route{}; };
   StallTimes stalls = {};
+  /// Where this rank made a call that is under way, such as "train.py:41"; empty: not known.
+  std::function<std::string(const Key& key)> caller_of = [](const Key&) { return std::string(); };
 };
 
 /// Agreement as a state machine: announcements in, one sequence of batches out, the same on every rank.
 ///
 /// Announcements travel up the tree: a node tells its parent about a tensor once, when every rank of its
 /// subtree has announced it. What ranks sent differently is kept apart with their rank lists, so that an
-/// error can say who sent what. The root puts what is ready everywhere into plans, which travel down
-/// unchanged; a node relays a plan before its own rank runs any of it, and its state changes when the plan
-/// passes, never when the engine gets to it. An error waits for all ranks like any batch, so that a late
-/// first call is never paired with the others' second call.
+/// error can say who sent what; before, the root asks a rank of each kind where it made the call. The root
+/// puts what is ready everywhere into plans, which travel down unchanged; a node relays a plan before its own
+/// rank runs any of it, and its state changes when the plan passes, never when the engine gets to it. An
+/// error waits for all ranks like any batch, so that a late first call is never paired with the others'
+/// second call.
 ///
 /// A process set is an attribute of a request: its tensors are ready when its members have announced them,
 /// and its plans go down only the branches with members. All sets share one sequence, so ranks of several
@@ -93,7 +97,9 @@ class Negotiator {
   [[nodiscard]] Duration tick() const;
   /// Root only: whether ranks are still missing for a call that was told of.
   [[nodiscard]] bool is_stalled(const Key& key) const;
-  [[nodiscard]] bool is_waiting() const { return !pending_.empty() || !joined_.empty(); }
+  [[nodiscard]] bool is_waiting() const { return !pending_.empty() || !joined_.empty() || awaits_callers(); }
+  /// Root only: whether ranks that were asked have still to tell where they made a call.
+  [[nodiscard]] bool awaits_callers() const { return !disagreements_.empty(); }
   /// Root only: asks ranks what they are doing.
   void ask(const Question& question);
   void on_answer(const Answer& answer);
@@ -180,11 +186,29 @@ class Negotiator {
   void complete_at_root(const Key& key, const Pending& pending);
   [[nodiscard]] const SharedSignature& signature_of(const Pending& pending) const;
   [[nodiscard]] int divisor(const Key& key, const Pending& pending) const;
+  [[nodiscard]] bool is_disagreement(const Pending& pending) const;
   [[nodiscard]] std::string find_error(const Key& key, const Pending& pending) const;
   [[nodiscard]] std::vector<Variant> variants_of(const Key& key, const Pending& pending) const;
   [[nodiscard]] RankSet ranks_of(Source source, const Pending& pending, const Members& members) const;
   [[nodiscard]] RankSet contributors_of(const Key& key, const Pending& pending) const;
   [[nodiscard]] std::vector<int> absent_from(const Key& key, const Pending& pending) const;
+
+  /// Root only: a call about which ranks disagree, whose error waits for answers.
+  struct Disagreement {
+    BatchEntry entry;
+    std::vector<Variant> variants;
+    RankSet asked;
+    std::map<int, std::string> callers;  ///< by rank, of those that have answered
+    TimePoint since;                     ///< a tick after the question
+  };
+  using Disagreements = std::map<std::uint32_t, Disagreement>;
+  void ask_for_callers(BatchEntry entry, std::vector<Variant> variants);
+  void relay(const CallerQuestion& question);
+  void on_caller(CallerAnswer answer);
+  void end_late_disagreements(TimePoint now);
+  void end_disagreements();
+  Disagreements::iterator end_disagreement(Disagreements::iterator disagreement);
+  void send_towards(const RankSet& ranks, const Bytes& message);
 
   /// What children have told of a call that not all of their ranks have made.
   struct Reported {
@@ -230,6 +254,8 @@ class Negotiator {
   std::vector<Key> waited_for_;                 // for the parent, behind their announcements
   std::vector<ReadyCall> ready_;                // root only
   std::vector<Batch> errors_;                   // root only
+  Disagreements disagreements_;                 // root only
+  std::uint32_t disagreement_ = 0;              // root only: number of the last
   bool is_waited_for_ = false;                  // root only: something that is ready
   std::unordered_map<std::int32_t, Members> sets_;
   std::unordered_map<std::int32_t, std::size_t>

@@ -41,6 +41,7 @@ Duration Negotiator::tick() const {
 }
 
 void Negotiator::on_tick(TimePoint now, bool waits) {
+  end_late_disagreements(now);
   if (closed_ || patience() == Duration::zero()) return;
   const std::uint64_t oldest = look_for_stalls(now);
   if (tree_.is_root()) {
@@ -179,11 +180,16 @@ void Negotiator::ask(const Question& question) {
 
 void Negotiator::relay(const Question& question) {
   if (question.ranks.contains(tree_.rank())) outputs_.stalls.question = question;
-  const std::vector<int> ranks = question.ranks.to_vector();
+  send_towards(question.ranks, encode(question));
+}
+
+/// To the children above some of these ranks.
+void Negotiator::send_towards(const RankSet& ranks, const Bytes& message) {
+  const std::vector<int> all = ranks.to_vector();
   for (std::size_t child = 0; child < tree_.children().size(); ++child) {
     const RankSet& subtree = tree_.subtree(child);
-    if (std::ranges::any_of(ranks, [&](int rank) { return subtree.contains(rank); }))
-      outputs_.messages.push_back({tree_.children()[child], encode(question)});
+    if (std::ranges::any_of(all, [&](int rank) { return subtree.contains(rank); }))
+      outputs_.messages.push_back({tree_.children()[child], message});
   }
 }
 

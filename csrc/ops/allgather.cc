@@ -21,22 +21,19 @@ std::int64_t own_rows(const OpTensor& tensor) {
 
 /// Describes the result, all but its memory, when the rows of all ranks are known; returns which bytes of it
 /// each rank brings.
-std::vector<std::size_t> describe_result(const OpTensor& tensor, std::vector<std::int64_t> rows) {
+std::vector<std::size_t> describe_result(const Group& group, const OpTensor& tensor,
+                                         std::vector<std::int64_t> rows) {
+  std::vector<std::size_t> bounds = row_bounds(group, rows, tensor.type->row_bytes());
   Output& output = *tensor.result;
   output = {nullptr, tensor.type->shape, tensor.type->dtype, std::move(rows), -1};
   output.shape.front() = std::accumulate(output.sizes.begin(), output.sizes.end(), std::int64_t{0});
-
-  const std::size_t row_bytes = tensor.type->row_bytes();
-  std::vector<std::size_t> bounds{0};
-  for (const std::int64_t rows : output.sizes) {
-    bounds.push_back(bounds.back() + static_cast<std::size_t>(rows) * row_bytes);
-  }
   return bounds;
 }
 
 void allgather_one(const HostCall& call, const OpTensor& tensor) {
   const Group& group = call.group;
-  const std::vector<std::size_t> bounds = describe_result(tensor, gather_numbers(group, own_rows(tensor)));
+  const std::vector<std::size_t> bounds =
+      describe_result(group, tensor, gather_numbers(group, own_rows(tensor)));
   Output& output = *tensor.result;
   allocate_result(call, tensor, bounds.back());
   const auto own = static_cast<std::size_t>(group.rank());
@@ -87,7 +84,7 @@ void allgather_on_device(const DeviceCall& call) {
     std::vector<std::int64_t> rows =
         gather_numbers(call.group, mark_rows(own_rows(tensor), call.lane.has_reserves()));
     is_reserved = unmark_rows(rows) && is_reserved;
-    bounds.push_back(describe_result(tensor, std::move(rows)));
+    bounds.push_back(describe_result(call.group, tensor, std::move(rows)));
   }
   allocate_results(call, is_reserved);
   call.lane.begin_group();

@@ -35,13 +35,6 @@ std::vector<Rows> exchange_rows(const Group& group, std::span<const std::int64_t
   return heard;
 }
 
-std::vector<std::size_t> byte_bounds(const std::vector<std::int64_t>& rows, std::size_t row_bytes) {
-  std::vector<std::size_t> bounds{0};
-  for (const std::int64_t count : rows)
-    bounds.push_back(bounds.back() + static_cast<std::size_t>(count) * row_bytes);
-  return bounds;
-}
-
 void alltoall_one(const HostCall& call, const OpTensor& tensor) {
   const Group& group = call.group;
   // A rank that has joined sends nothing to anyone.
@@ -55,19 +48,23 @@ void alltoall_one(const HostCall& call, const OpTensor& tensor) {
   output = {nullptr, tensor.type->shape, tensor.type->dtype, {}, -1};
   if (slots != nullptr) {
     const std::vector<std::int64_t> all = shared_exchange(*slots, splits);
-    for (const std::int64_t rows : all) bytes.push_back(static_cast<std::size_t>(rows) * row_bytes);
+    for (int from = 0; from < group.size(); ++from) {
+      const auto told = std::span(all).subspan(static_cast<std::size_t>(from) * splits.size(), splits.size());
+      for (const std::int64_t rows : told) bytes.push_back(bytes_of_rows(group, from, rows, row_bytes));
+      output.sizes.push_back(told[static_cast<std::size_t>(group.rank())]);
+    }
     together = std::accumulate(bytes.begin(), bytes.end(), std::size_t{0});
-    for (std::size_t from = 0; from < splits.size(); ++from)
-      output.sizes.push_back(all[from * splits.size() + static_cast<std::size_t>(group.rank())]);
   } else {
-    for (const auto& [sent, all] : exchange_rows(group, splits)) {
+    const std::vector<Rows> told = exchange_rows(group, splits);
+    for (int from = 0; from < group.size(); ++from) {
+      const auto [sent, all] = told[static_cast<std::size_t>(from)];
       output.sizes.push_back(sent);
-      together += static_cast<std::size_t>(all) * row_bytes;
+      together += bytes_of_rows(group, from, all, row_bytes);
     }
   }
+  const std::vector<std::size_t> send_bounds = row_bounds(group, splits, row_bytes);
+  const std::vector<std::size_t> receive_bounds = row_bounds(group, output.sizes, row_bytes);
   output.shape.front() = std::accumulate(output.sizes.begin(), output.sizes.end(), std::int64_t{0});
-  const std::vector<std::size_t> send_bounds = byte_bounds(splits, row_bytes);
-  const std::vector<std::size_t> receive_bounds = byte_bounds(output.sizes, row_bytes);
   allocate_result(call, tensor, together);
   const std::span<const std::byte> source(tensor.local.input, send_bounds.back());
   const std::span<std::byte> destination(output.data.get(), receive_bounds.back());
@@ -118,15 +115,15 @@ bool describe_exchange(const DeviceCall& call, const OpTensor& tensor, DeviceExc
   std::vector<std::int64_t> splits(tensor.splits.begin(), tensor.splits.end());
   splits.resize(static_cast<std::size_t>(call.group.size()));
   const std::size_t row_bytes = tensor.type->row_bytes();
-  exchange.sent = byte_bounds(splits, row_bytes);
+  exchange.sent = row_bounds(call.group, splits, row_bytes);
   const bool has_reserve = call.lane.has_reserves() && are_equal(splits);
   for (std::int64_t& rows : splits) rows = mark_rows(rows, has_reserve);
   Output& output = *tensor.result;
   output = {nullptr, tensor.type->shape, tensor.type->dtype, {}, -1};
   for (const Rows& rows : exchange_rows(call.group, splits)) output.sizes.push_back(rows.sent);
   const bool is_reserved = unmark_rows(output.sizes);
+  exchange.received = row_bounds(call.group, output.sizes, row_bytes);
   output.shape.front() = std::accumulate(output.sizes.begin(), output.sizes.end(), std::int64_t{0});
-  exchange.received = byte_bounds(output.sizes, row_bytes);
   return is_reserved;
 }
 

@@ -2,12 +2,20 @@
 
 #include <algorithm>
 #include <functional>
-#include <span>
+#include <utility>
 
+#include "base/error.h"
 #include "collectives/ring.h"
 #include "collectives/shared_memory/shared_memory.h"
+#include "core/rank_set.h"
 
 namespace hora {
+namespace {
+
+// No memory is so large, and that of all ranks together is still a number.
+constexpr std::size_t kMostBytes = (std::size_t{1} << 63) / kMostRanks;
+
+}  // namespace
 
 std::vector<std::int64_t> gather_numbers(const Group& group, std::int64_t own) {
   if (group.slots() != nullptr) return shared_exchange(*group.slots(), {&own, 1});
@@ -16,6 +24,21 @@ std::vector<std::int64_t> gather_numbers(const Group& group, std::int64_t own) {
   const std::vector<std::size_t> bounds = chunk_bounds(group, numbers.size(), sizeof(std::int64_t));
   ring_allgather(group, std::as_writable_bytes(std::span(numbers)), bounds);
   return numbers;
+}
+
+std::size_t bytes_of_rows(const Group& group, int member, std::int64_t rows, std::size_t row_bytes) {
+  if (rows < 0 || std::cmp_greater(rows, kMostBytes / std::max<std::size_t>(row_bytes, 1)))
+    raise(ErrorKind::kSessionFailed, "rank {} sent what cannot be: {} rows of {} bytes",
+          group.job_rank(member), rows, row_bytes);
+  return static_cast<std::size_t>(rows) * row_bytes;
+}
+
+std::vector<std::size_t> row_bounds(const Group& group, std::span<const std::int64_t> rows,
+                                    std::size_t row_bytes) {
+  std::vector<std::size_t> bounds{0};
+  for (int member = 0; const std::int64_t each : rows)
+    bounds.push_back(bounds.back() + bytes_of_rows(group, member++, each, row_bytes));
+  return bounds;
 }
 
 bool are_equal(std::span<const std::int64_t> numbers) {

@@ -1,9 +1,5 @@
 #include "transport/same_settings.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <array>
 #include <cstdint>
 #include <map>
 #include <string_view>
@@ -12,6 +8,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/table.h"
 #include "core/rank_set.h"
 #include "transport/smallest.h"
 
@@ -91,20 +88,14 @@ std::string describe_differences(std::span<const std::vector<NamedValue>> of_ran
   for (std::size_t rank = 0; rank < of_ranks.size(); ++rank) {
     for (const auto& [name, value] : of_ranks[rank]) ranks_of[name][value].push_back(static_cast<int>(rank));
   }
-  std::vector<std::array<std::string, 3>> lines{{"setting", "value", "ranks"}};
+  std::vector<std::vector<std::string>> rows{{"setting", "value", "ranks"}};
   for (const auto& [name, values] : ranks_of) {
     if (values.size() == 1 && values.begin()->second.size() == of_ranks.size()) continue;
     for (const auto& [value, ranks] : values)
-      lines.push_back({name, value.empty() ? "not set" : value, RankSet(ranks).to_string()});
-  }
-  std::array<std::size_t, 2> widths{};
-  for (const auto& line : lines) {
-    for (std::size_t column = 0; column < widths.size(); ++column)
-      widths[column] = std::max(widths[column], line[column].size());
+      rows.push_back({name, value.empty() ? "not set" : value, RankSet(ranks).to_string()});
   }
   std::string table;
-  for (const auto& [name, value, ranks] : lines)
-    table += fmt::format("\n  {:{}}  {:{}}  {}", name, widths[0], value, widths[1], ranks);
+  for (const std::string& line : aligned(rows)) table += "\n  " + line;
   return table;
 }
 

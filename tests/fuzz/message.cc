@@ -53,6 +53,10 @@ void take(std::span<const std::byte> input) {
       return require_stable(input, decode_lasting, encode_any);
     case MessageKind::kThrough:
       return require_stable(input, decode_through, encode_any);
+    case MessageKind::kCallerQuestion:
+      return require_stable(input, decode_caller_question, encode_any);
+    case MessageKind::kCallerAnswer:
+      return require_stable(input, decode_caller_answer, encode_any);
   }
 }
 

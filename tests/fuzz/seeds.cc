@@ -108,6 +108,8 @@ std::vector<NamedMessage> messages() {
       {"answer", 3, encode(Answer{5, 3, 17, true, "File \"train.py\", line 3 in evaluate"})},
       {"lasting", 3, encode(LastingBatch{16, kSampleSet, 61, "allreduce 'x'"})},
       {"through", 3, encode(Through{kSampleSet, 9})},
+      {"caller_question", 0, encode(CallerQuestion{1, first.key, RankSet({1, 3})})},
+      {"caller_answer", 3, encode(CallerAnswer{1, 3, "train.py:41"})},
   };
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,24 +13,38 @@ from harness.peers import Peers, bits
 import hora.torch as hvd
 from hora.errors import HorovodInternalError
 
+#: What the groups of ranks sent that an error tells apart: by their ranks, then by attribute.
+Sent = dict[str, dict[str, str]]
+
 
 def ranks_text(ranks: Sequence[int]) -> str:
-    """Return ranks as error messages write them: `rank 3`, `ranks 0,1`, `ranks 0-2`."""
-    if len(ranks) == 1:
-        return f"rank {ranks[0]}"
+    """Return ranks as error messages write them: `3`, `0,1`, `0-2`."""
     if len(ranks) > 2 and list(ranks) == list(range(ranks[0], ranks[-1] + 1)):
-        return f"ranks {ranks[0]}-{ranks[-1]}"
-    return "ranks " + ",".join(map(str, ranks))
+        return f"{ranks[0]}-{ranks[-1]}"
+    return ",".join(map(str, ranks))
 
 
 def without(odd: int, size: int) -> list[int]:
     return [rank for rank in range(size) if rank != odd]
 
 
+def one_against_others(odd: int, size: int, odd_sent: dict[str, str], sent: dict[str, str]) -> Sent:
+    """Return what an error tells of a rank that sent something else than the others."""
+    return {str(odd): odd_sent, ranks_text(without(odd, size)): sent}
+
+
+def table_of(text: str) -> Sent:
+    """Read the table of an error."""
+    _, head, *lines = text.splitlines()
+    titles = re.split(" {2,}", head.strip())
+    rows = [dict(zip(titles, re.split(" {2,}", line.strip()), strict=True)) for line in lines]
+    return {row.pop("ranks"): row for row in rows}
+
+
 def assert_disagreement(
-    peers: Peers, call: Callable[[], Any], name: str, parts: Sequence[str], tensors: Sequence[Any] = ()
+    peers: Peers, call: Callable[[], Any], name: str, sent: Sent, tensors: Sequence[Any] = ()
 ) -> None:
-    """Fail unless `call` raises one error on all ranks that names `name` and `parts`, and leaves `tensors`.
+    """Fail unless `call` raises one error on all ranks that tells who `sent` what and leaves `tensors`.
 
     Afterwards the same name must be usable, and so must unnamed calls.
     """
@@ -38,8 +53,11 @@ def assert_disagreement(
         call()
     text = str(caught.value)
     peers.assert_same(text)
-    for part in (f"'{name}'", *parts):
-        assert part in text, f"{part!r} is missing in {text!r}"
+    assert f" '{name}': ranks differ in " in text.splitlines()[0], text
+    table = table_of(text)
+    for row in table.values():
+        assert re.fullmatch(r".*test_\w+\.py:\d+", row.pop("called at")), text
+    assert table == sent, text
     for tensor, old in zip(tensors, before, strict=True):
         assert bits(tensor) == old
     assert_works(peers, name)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy
 import pytest
 import torch
-from disagreement import assert_works
+from disagreement import assert_works, table_of
 from front_ends import FRONT_ENDS, FrontEnd
 from harness.peers import Peers
 
@@ -158,7 +158,7 @@ def test_name_in_use_leaves_the_first_call_alone(peers: Peers) -> None:
 
 def test_one_member_that_differs_fails_on_all_ranks(peers: Peers) -> None:
     tensors = [torch.ones(2), torch.ones(2 if peers.rank == 0 else 3), torch.ones(2)]
-    with pytest.raises(HorovodInternalError, match=r"'group': rank 0 sent float32\[2\] as tensor 1 of 3,"):
+    with pytest.raises(HorovodInternalError, match=r"'group': ranks differ in shape of tensor 1 of 3\n"):
         hvd.grouped_allreduce(tensors, name="group")
     assert [each.tolist() for each in tensors[::2]] == [[1, 1], [1, 1]]
     assert_works(peers, "group")
@@ -172,11 +172,10 @@ GROUPED = ("grouped_allreduce", "grouped_allreduce_", "grouped_allgather", "grou
 def test_one_member_of_another_dtype_fails_on_all_ranks(call: str, name: str | None, peers: Peers) -> None:
     for odd in range(peers.size):
         tensors = [torch.ones(2), torch.ones(2, dtype=torch.int32 if peers.rank == odd else torch.float64)]
-        with pytest.raises(
-            HorovodInternalError, match=rf"rank {odd} sent int32\[.*\] as tensor 1 of 2"
-        ) as caught:
+        with pytest.raises(HorovodInternalError, match="ranks differ in dtype of tensor 1 of 2\n") as caught:
             getattr(hvd, call)(tensors, name=name)
         peers.assert_same(str(caught.value))
+        assert table_of(str(caught.value))[str(odd)]["dtype"] == "int32"
         assert [each.tolist() for each in tensors] == [[1, 1], [1, 1]]
     assert_works(peers, "group")
 
@@ -185,7 +184,7 @@ def test_one_member_of_another_dtype_fails_on_all_ranks(call: str, name: str | N
 @pytest.mark.parametrize(("option", "value"), [("op", hvd.Max), ("prescale_factor", 2.0)], ids=str)
 def test_options_that_differ_fail_on_all_ranks(call: str, option: str, value: Any, peers: Peers) -> None:
     options: dict[str, Any] = {"op": hvd.Sum, **({option: value} if peers.rank == 1 else {})}
-    with pytest.raises(HorovodInternalError, match=r"'group': rank [01] sent 2 tensors") as caught:
+    with pytest.raises(HorovodInternalError, match=f"'group': ranks differ in {option}\n") as caught:
         getattr(hvd, call)([torch.ones(2), torch.ones(3)], name="group", **options)
     peers.assert_same(str(caught.value))
     assert_works(peers, "group")
@@ -211,13 +210,14 @@ def test_groups_of_different_length_fail_on_all_ranks(peers: Peers) -> None:
     tensors = [torch.ones(2)] * (2 + (peers.rank == 0))
     for call in (hvd.grouped_allreduce, hvd.grouped_allreduce_, hvd.grouped_allgather):
         for name in ("group", None):
-            with pytest.raises(HorovodInternalError, match="rank 0 sent 3 tensors"):
+            with pytest.raises(HorovodInternalError, match="ranks differ in number of tensors\n") as caught:
                 call(tensors, name=name)
+            assert table_of(str(caught.value))["0"]["number of tensors"] == "3"
     assert_works(peers, "group")
 
 
 def test_a_group_and_a_tensor_of_one_name_fail_on_all_ranks(peers: Peers) -> None:
-    with pytest.raises(HorovodInternalError, match=r"'group': rank 0 sent float32\[2\], "):
+    with pytest.raises(HorovodInternalError, match="'group': ranks differ in number of tensors\n"):
         if peers.rank == 0:
             hvd.allreduce(torch.ones(2), name="group")
         else:

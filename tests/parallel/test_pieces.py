@@ -126,8 +126,8 @@ def test_objects_and_parameters(piece: int, peers: Peers) -> None:
 
 def test_errors(piece: int, peers: Peers) -> None:
     mine = torch.ones(3 * min(piece, 1000) + peers.rank)
-    parts = [f"rank {rank} sent float32[{3 * min(piece, 1000) + rank}]" for rank in range(peers.size)]
-    assert_disagreement(peers, lambda: hvd.allreduce_(mine, name="cut", op=hvd.Sum), "cut", parts, [mine])
+    sent = {str(rank): {"shape": f"[{3 * min(piece, 1000) + rank}]"} for rank in range(peers.size)}
+    assert_disagreement(peers, lambda: hvd.allreduce_(mine, name="cut", op=hvd.Sum), "cut", sent, [mine])
 
 
 def test_several_mebibytes(restart: Restart, peers: Peers) -> None:

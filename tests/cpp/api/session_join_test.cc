@@ -13,6 +13,7 @@
 #include "support/calls.h"
 #include "support/grid.h"
 #include "support/run_ranks.h"
+#include "support/sentence.h"
 #include "support/tensor.h"
 
 namespace hora::testing {
@@ -167,9 +168,14 @@ TEST_P(JoinedRanks, do_not_appear_in_a_mismatch) {
     const int odd = others.back();
     others.pop_back();
     std::vector<float> values(session.topology().rank() == odd ? 3 : 2);
-    EXPECT_EQ(error_of(session, allreduce("x", ref(values))),
-              fmt::format("allreduce 'x': rank {} sent float32[3], rank{} {} sent float32[2]", odd,
-                          others.size() == 1 ? "" : "s", RankSet(others).to_string()));
+    EXPECT_EQ(
+        error_of(session, allreduce("x", ref(values))),
+        shapes_differ("allreduce 'x'",
+                      others.size() == 1 && others.front() < odd
+                          ? std::vector<std::vector<std::string>>{{std::to_string(others.front()), "[2]"},
+                                                                  {std::to_string(odd), "[3]"}}
+                          : std::vector<std::vector<std::string>>{{std::to_string(odd), "[3]"},
+                                                                  {RankSet(others).to_string(), "[2]"}}));
   });
 }
 
@@ -410,7 +416,7 @@ TEST(Join, a_mismatch_names_a_rank_that_called_before_it_joined) {
                 const HandlePtr joining = session.submit(join());
                 if (handle) {
                   EXPECT_EQ(error_of(session, handle),
-                            "allreduce 'x': rank 3 sent float32[7], ranks 0,1 sent float32[2]");
+                            shapes_differ("allreduce 'x'", {{"3", "[7]"}, {"0,1", "[2]"}}));
                 }
                 wait(session, joining);
                 run(session, barrier());
@@ -428,7 +434,7 @@ TEST(Join, sets_that_hold_all_ranks_do_not_take_part_in_it) {
     if (rank != 1) {
       await_joined(session);
       EXPECT_EQ(error_of(session, on(set, allreduce("x", ref(values)))),
-                "allreduce 'x': rank 1 sent float32[3], ranks 0,2 sent float32[2]");
+                shapes_differ("allreduce 'x'", {{"1", "[3]"}, {"0,2", "[2]"}}));
     }
     run(session, join());
     if (early) {

@@ -1,8 +1,10 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "api/session.h"
 #include "support/calls.h"
 #include "support/run_ranks.h"
+#include "support/sentence.h"
 #include "support/tensor.h"
 
 namespace hora::testing {
@@ -32,50 +34,54 @@ std::vector<Difference> differences() {
            if (is_odd) call.tensors.front().input.shape = {3, 2};
          });
        },
-       "allreduce 'x': rank 2 sent float32[3,2], ranks 0,1 sent float32[2,3]"},
+       shapes_differ("allreduce 'x'", {{"2", "[3,2]"}, {"0,1", "[2,3]"}})},
       {"dtype",
        [](Tensor& input, Tensor& output, bool is_odd) {
          return with(allreduce("x", input.ref(), output.ref()), [&](Call& call) {
            if (is_odd) call.tensors.front().input.dtype = DType::kInt32;
          });
        },
-       "allreduce 'x': rank 2 sent int32[2,3], ranks 0,1 sent float32[2,3]"},
+       with_table("allreduce 'x': ranks differ in dtype",
+                  {{"ranks", "dtype"}, {"2", "int32"}, {"0,1", "float32"}})},
       {"reduce_op",
        [](Tensor& input, Tensor& output, bool is_odd) {
          return allreduce("x", input.ref(), output.ref(), is_odd ? ReduceOp::kMax : ReduceOp::kSum);
        },
-       "allreduce 'x': rank 2 sent float32[2,3] op Max, ranks 0,1 sent float32[2,3] op Sum"},
+       with_table("allreduce 'x': ranks differ in op", {{"ranks", "op"}, {"2", "Max"}, {"0,1", "Sum"}})},
       {"op",
        [](Tensor& input, Tensor& output, bool is_odd) {
          return is_odd ? broadcast("x", input.ref(), output.ref(), 0)
                        : allreduce("x", input.ref(), output.ref());
        },
-       "tensor 'x': rank 2 sent broadcast float32[2,3], ranks 0,1 sent allreduce float32[2,3]"},
+       with_table("tensor 'x': ranks differ in operation",
+                  {{"ranks", "operation"}, {"2", "broadcast"}, {"0,1", "allreduce"}})},
       {"root",
        [](Tensor& input, Tensor& output, bool is_odd) {
          return broadcast("x", input.ref(), output.ref(), is_odd ? 1 : 0);
        },
-       "broadcast 'x': rank 2 sent float32[2,3] root_rank 1, ranks 0,1 sent float32[2,3] root_rank 0"},
+       with_table("broadcast 'x': ranks differ in root_rank",
+                  {{"ranks", "root_rank"}, {"2", "1"}, {"0,1", "0"}})},
       {"prescale",
        [](Tensor& input, Tensor& output, bool is_odd) {
          return with(allreduce("x", input.ref(), output.ref()),
                      [&](Call& call) { call.prescale = is_odd ? 0.5 : 1; });
        },
-       "allreduce 'x': rank 2 sent float32[2,3] prescale_factor 0.5, ranks 0,1 sent float32[2,3] "
-       "prescale_factor 1"},
+       with_table("allreduce 'x': ranks differ in prescale_factor",
+                  {{"ranks", "prescale_factor"}, {"2", "0.5"}, {"0,1", "1"}})},
       {"postscale",
        [](Tensor& input, Tensor& output, bool is_odd) {
          return with(allreduce("x", input.ref(), output.ref()),
                      [&](Call& call) { call.postscale = is_odd ? 2 : 1; });
        },
-       "allreduce 'x': rank 2 sent float32[2,3] postscale_factor 2, ranks 0,1 sent float32[2,3] "
-       "postscale_factor 1"},
+       with_table("allreduce 'x': ranks differ in postscale_factor",
+                  {{"ranks", "postscale_factor"}, {"2", "2"}, {"0,1", "1"}})},
       {"number_of_tensors",
        [](Tensor& input, Tensor& output, bool is_odd) {
          return with(allreduce("x", input.ref(), output.ref()),
                      [&](Call& call) { call.tensors.resize(is_odd ? 4 : 3, call.tensors.front()); });
        },
-       "allreduce 'x': rank 2 sent 4 tensors, ranks 0,1 sent 3 tensors"},
+       with_table("allreduce 'x': ranks differ in number of tensors",
+                  {{"ranks", "number of tensors"}, {"2", "4"}, {"0,1", "3"}})},
       {"one_tensor_of_a_group",
        [](Tensor& input, Tensor& output, bool is_odd) {
          return with(allreduce("x", input.ref(), output.ref()), [&](Call& call) {
@@ -84,19 +90,21 @@ std::vector<Difference> differences() {
            if (is_odd) call.tensors[2].input.shape = {6};
          });
        },
-       "allreduce 'x': rank 2 sent int32[2,3] as tensor 1 of 3, ranks 0,1 sent float32[2,3] as tensor 1 of "
-       "3"},
+       with_table("allreduce 'x': ranks differ in dtype of tensor 1 of 3",
+                  {{"ranks", "dtype"}, {"2", "int32"}, {"0,1", "float32"}})},
       {"no_tensor",
        [](Tensor& input, Tensor& output, bool is_odd) {
          return with(broadcast("x", input.ref(), output.ref(), 0),
                      [&](Call& call) { call.tensors.resize(is_odd ? 0 : 2, call.tensors.front()); });
        },
-       "broadcast 'x': rank 2 sent no tensor, ranks 0,1 sent 2 tensors"},
+       with_table("broadcast 'x': ranks differ in number of tensors",
+                  {{"ranks", "number of tensors"}, {"2", "0"}, {"0,1", "2"}})},
       {"unnamed",
        [](Tensor& input, Tensor& output, bool is_odd) {
          return allreduce("", input.ref(), output.ref(), is_odd ? ReduceOp::kMin : ReduceOp::kSum);
        },
-       "allreduce unnamed call 1: rank 2 sent float32[2,3] op Min, ranks 0,1 sent float32[2,3] op Sum"},
+       with_table("allreduce unnamed call 1: ranks differ in op",
+                  {{"ranks", "op"}, {"2", "Min"}, {"0,1", "Sum"}})},
   };
 }
 
@@ -148,9 +156,66 @@ TEST(MismatchAmongOthers, on_inner_nodes_of_a_deep_tree_names_each_rank) {
             [](Session& session) {
               std::vector<float> values(session.topology().rank() % 2 == 0 ? 2 : 3);
               EXPECT_EQ(error_of(session, allreduce("x", ref(values))),
-                        "allreduce 'x': ranks 0,2,..,6 sent float32[2], ranks 1,3,..,7 sent float32[3]");
+                        shapes_differ("allreduce 'x'", {{"0,2,..,6", "[2]"}, {"1,3,..,7", "[3]"}}));
             },
             {.host_split = {2, 3, 3}});
+}
+
+Caller at(const std::string& place) {
+  return std::make_shared<const std::string>(place);
+}
+
+TEST(MismatchOfCallers, each_group_is_shown_with_the_place_of_its_first_rank) {
+  run_ranks(8,
+            [](Session& session) {
+              const int rank = session.topology().rank();
+              std::vector<float> values(rank % 3 == 0 ? 2 : 3);
+              for (int round = 0; round < 3; ++round) {
+                Call call = allreduce("x", ref(values));
+                if (rank != 4) call.caller = at(fmt::format("train.py:{}", 10 * rank + round));
+                EXPECT_EQ(error_of(session, std::move(call)),
+                          with_table("allreduce 'x': ranks differ in shape",
+                                     {{"ranks", "shape", "called at"},
+                                      {"0,3,6", "[2]", fmt::format("train.py:{}", round)},
+                                      {"1,2,4,5,7", "[3]", fmt::format("train.py:1{}", round)}}));
+              }
+            },
+            {.host_split = {2, 3, 3}});
+}
+
+TEST(MismatchOfCallers, what_was_cached_is_shown_with_the_place_of_this_call) {
+  run_ranks(3, [](Session& session) {
+    const int rank = session.topology().rank();
+    std::vector<float> values(4, 1.0f);
+    for (const std::int64_t length : {2, 3}) {
+      Call call = allreduce("x", ref(values, {length}));
+      call.caller = at("train.py:1");
+      EXPECT_EQ(error_of(session, std::move(call)), "");
+    }
+    Call call = allreduce("x", ref(values, {rank == 1 ? 2 : 3}));
+    call.caller = at(rank == 1 ? "evaluate.py:7" : "train.py:9");
+    EXPECT_EQ(error_of(session, std::move(call)),
+              with_table("allreduce 'x': ranks differ in shape", {{"ranks", "shape", "called at"},
+                                                                  {"1", "[2]", "evaluate.py:7"},
+                                                                  {"0,2", "[3]", "train.py:9"}}));
+  });
+}
+
+TEST(MismatchOfCallers, a_refused_call_has_a_place_too) {
+  run_ranks(3, [](Session& session) {
+    if (session.topology().rank() == 2) {
+      session.refuse(OpKind::kAllreduce, "x", kGlobalSet, "no", at("train.py:3"));
+    } else {
+      std::vector<float> values(1);
+      Call call = allreduce("x", ref(values));
+      call.caller = at("train.py:5");
+      EXPECT_EQ(error_of(session, std::move(call)),
+                with_table("allreduce 'x': rank 2 refused the call (no)", {{"ranks", "call", "called at"},
+                                                                           {"2", "refused", "train.py:3"},
+                                                                           {"0,1", "made", "train.py:5"}}));
+    }
+    run(session, barrier("none leaves before all have heard"));
+  });
 }
 
 }  // namespace

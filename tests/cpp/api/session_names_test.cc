@@ -63,8 +63,7 @@ TEST(SessionNames, a_refused_call_is_an_error_on_the_others_that_names_rank_and_
       session.refuse(OpKind::kAllreduce, "x", kGlobalSet, "dtype complex64 is not supported");
     } else {
       EXPECT_EQ(error_of(session, allreduce("x", ref(values))),
-                "allreduce 'x': rank 1 refused the call (dtype complex64 is not supported), ranks 0,2 sent "
-                "float32[1]");
+                "allreduce 'x': rank 1 refused the call (dtype complex64 is not supported)");
       EXPECT_EQ(values[0], 1.0f);
     }
     EXPECT_EQ(error_of(session, allreduce("y", ref(values))), "");
@@ -134,8 +133,7 @@ TEST(SessionNames, a_refused_unnamed_call_takes_its_place_in_the_numbering) {
     EXPECT_EQ(first[0], 3.0f);
     EXPECT_EQ(third[0], 9.0f);
     if (refused) {
-      EXPECT_EQ(error_of(session, refused),
-                "allreduce unnamed call 2: rank 0 refused the call (no), ranks 1,2 sent float32[1]");
+      EXPECT_EQ(error_of(session, refused), "allreduce unnamed call 2: rank 0 refused the call (no)");
       EXPECT_EQ(second[0], 2.0f);
     }
   });

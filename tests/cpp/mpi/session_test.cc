@@ -197,7 +197,7 @@ TEST(MpiSession, many_tensors_at_once_give_the_same_results_as_one_by_one) {
 TEST(MpiSession, a_mismatch_is_an_error_on_all_ranks_and_the_next_call_works) {
   Session session(open_job(), {});
   std::vector<float> values(session.topology().rank() == 1 ? 3 : 2, 1.0f);
-  EXPECT_THAT(error_of(session, allreduce("x", ref(values))), HasSubstr("rank 1 sent float32[3]"));
+  EXPECT_THAT(error_of(session, allreduce("x", ref(values))), HasSubstr("\n  1      [3]"));
   EXPECT_EQ(values[0], 1.0f);
   std::vector<float> good{1};
   EXPECT_EQ(error_of(session, allreduce("x", ref(good))), "");

@@ -222,6 +222,18 @@ TEST(Message, the_end_of_batches_survives_the_wire) {
   EXPECT_EQ(got.batches, 300u);
 }
 
+TEST(Message, a_question_for_callers_and_its_answer_survive_the_wire) {
+  const CallerQuestion question =
+      decode_caller_question(encode(CallerQuestion{300, {"x", 0, 7}, RankSet({1, 5})}));
+  EXPECT_EQ(question.number, 300u);
+  EXPECT_EQ(question.key, (Key{"x", 0, 7}));
+  EXPECT_EQ(question.ranks, RankSet({1, 5}));
+  const CallerAnswer answer = decode_caller_answer(encode(CallerAnswer{300, 5, "train.py:41"}));
+  EXPECT_EQ(answer.question, 300u);
+  EXPECT_EQ(answer.rank, 5);
+  EXPECT_EQ(answer.where, "train.py:41");
+}
+
 TEST(Message, the_first_byte_tells_the_kind) {
   EXPECT_EQ(kind_of(encode(std::vector<Announcement>{})), MessageKind::kAnnounce);
   EXPECT_EQ(kind_of(encode(Plan{}, 1)), MessageKind::kPlan);
@@ -231,6 +243,8 @@ TEST(Message, the_first_byte_tells_the_kind) {
   EXPECT_EQ(kind_of(encode(Failure{})), MessageKind::kFailure);
   EXPECT_EQ(kind_of(encode_goodbye()), MessageKind::kGoodbye);
   EXPECT_EQ(kind_of(encode(Through{})), MessageKind::kThrough);
+  EXPECT_EQ(kind_of(encode(CallerQuestion{})), MessageKind::kCallerQuestion);
+  EXPECT_EQ(kind_of(encode(CallerAnswer{})), MessageKind::kCallerAnswer);
 }
 
 TEST(Message, one_of_another_kind_is_an_error) {
@@ -323,6 +337,8 @@ TEST(Message, with_bytes_behind_its_end_is_an_error) {
   EXPECT_THROW(static_cast<void>(decode_waits(longer(encode_waits({})))), Error);
   EXPECT_THROW(static_cast<void>(decode_departure(longer(encode(Departure{1, "x"})))), Error);
   EXPECT_THROW(static_cast<void>(decode_failure(longer(encode(Failure{1, "x"})))), Error);
+  EXPECT_THROW(static_cast<void>(decode_caller_question(longer(encode(CallerQuestion{})))), Error);
+  EXPECT_THROW(static_cast<void>(decode_caller_answer(longer(encode(CallerAnswer{})))), Error);
 }
 
 TEST(Message, that_speaks_of_nothing_is_an_error) {

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "negotiation/mismatch.h"
+#include "support/sentence.h"
 #include "support/virtual_job.h"
 
 namespace hora::testing {
@@ -136,9 +137,8 @@ TEST(Negotiator, a_mismatch_is_an_error_on_all_ranks_that_names_each) {
     job.settle();
     std::vector<int> others{0, 1, 2, 3, 4};
     std::erase(others, odd_rank);
-    const std::string expected =
-        fmt::format("allreduce 'x': rank {} sent float32[7], ranks {} sent float32[2]", odd_rank,
-                    RankSet(others).to_string());
+    const std::string expected = shapes_differ(
+        "allreduce 'x'", {{std::to_string(odd_rank), "[7]"}, {RankSet(others).to_string(), "[2]"}});
     for (int rank = 0; rank < 5; ++rank) {
       ASSERT_EQ(job.batches(rank).size(), 1u);
       EXPECT_EQ(job.batches(rank).front().error, expected);
@@ -154,7 +154,8 @@ TEST(Negotiator, a_rank_that_changes_a_cached_tensor_is_told_from_those_that_do_
     for (int rank = 0; rank < 5; ++rank)
       job.submit(rank, with_shape_on(named_request("x"), rank, odd_rank, {7}));
     job.settle();
-    EXPECT_THAT(job.batches(2).back().error, HasSubstr(fmt::format("rank {} sent float32[7]", odd_rank)));
+    EXPECT_THAT(job.batches(2).back().error,
+                ::testing::ContainsRegex(fmt::format("\n  {} +\\[7\\]\n", odd_rank)));
     EXPECT_EQ(job.batches(2).back().error, job.batches(4).back().error);
   }
 }
@@ -167,7 +168,7 @@ TEST(Negotiator, two_cached_shapes_of_one_tensor_do_not_match) {
   }
   for (int rank = 0; rank < 5; ++rank) job.submit(rank, with_shape_on(named_request("x"), rank, 4, {7}));
   job.settle();
-  EXPECT_EQ(job.batches(3).back().error, "allreduce 'x': rank 4 sent float32[7], ranks 0-3 sent float32[2]");
+  EXPECT_EQ(job.batches(3).back().error, shapes_differ("allreduce 'x'", {{"4", "[7]"}, {"0-3", "[2]"}}));
 }
 
 TEST(Negotiator, after_a_mismatch_the_next_correct_round_works) {
@@ -187,7 +188,7 @@ TEST(Negotiator, an_error_waits_for_all_ranks_like_any_batch) {
   EXPECT_THAT(job.batches(0), IsEmpty());
   job.submit(4, named_request("x"));
   job.settle();
-  EXPECT_THAT(job.batches(0).front().error, HasSubstr("rank 0 sent float32[7]"));
+  EXPECT_THAT(job.batches(0).front().error, HasSubstr("\n  0      [7]\n"));
 }
 
 TEST(Negotiator, a_refused_call_is_an_error_everywhere_with_its_reason) {
@@ -197,8 +198,7 @@ TEST(Negotiator, a_refused_call_is_an_error_everywhere_with_its_reason) {
   for (int rank = 0; rank < 5; ++rank) job.submit(rank, rank == 4 ? refused : named_request("x"));
   job.settle();
   for (int rank = 0; rank < 5; ++rank) {
-    EXPECT_EQ(job.batches(rank).front().error,
-              "allreduce 'x': rank 4 refused the call (no complex numbers), ranks 0-3 sent float32[2]");
+    EXPECT_EQ(job.batches(rank).front().error, "allreduce 'x': rank 4 refused the call (no complex numbers)");
   }
 }
 
@@ -218,7 +218,8 @@ TEST(Negotiator, different_ops_under_one_name_are_an_error) {
   for (int rank = 0; rank < 5; ++rank) job.submit(rank, rank < 2 ? gather : named_request("x"));
   job.settle();
   EXPECT_EQ(job.batches(3).front().error,
-            "tensor 'x': ranks 0,1 sent allgather float32[2], ranks 2-4 sent allreduce float32[2]");
+            with_table("tensor 'x': ranks differ in operation",
+                       {{"ranks", "operation"}, {"0,1", "allgather"}, {"2-4", "allreduce"}}));
 }
 
 TEST(Negotiator, an_error_does_not_hold_up_what_is_ready_with_it) {
@@ -452,7 +453,7 @@ TEST(ProcessSetAgreement, a_mismatch_names_members_only) {
   job.submit(1, on(set, named_request("x", {7})));
   for (const int rank : {2, 4}) job.submit(rank, on(set, named_request("x")));
   job.settle();
-  EXPECT_EQ(job.batches(4).back().error, "allreduce 'x': rank 1 sent float32[7], ranks 2,4 sent float32[2]");
+  EXPECT_EQ(job.batches(4).back().error, shapes_differ("allreduce 'x'", {{"1", "[7]"}, {"2,4", "[2]"}}));
   EXPECT_EQ(job.batches(4).back().process_set(), set);
   EXPECT_EQ(job.batches(0).size(), 1u);
 }
@@ -679,8 +680,8 @@ TEST(JoinAgreement, a_mismatch_names_exactly_those_that_announced) {
       }
       job.settle();
       EXPECT_EQ(last_batch(job).error,
-                fmt::format("allreduce 'x': rank {} sent float32[7], ranks {} sent float32[2]", odd,
-                            RankSet(others).to_string()));
+                shapes_differ("allreduce 'x'",
+                              {{std::to_string(odd), "[7]"}, {RankSet(others).to_string(), "[2]"}}));
     }
   }
 }

@@ -57,6 +57,13 @@ class Implausible : public ::testing::Test {
   VirtualJob job_;
 };
 
+TEST_F(Implausible, where_a_call_was_made_tells_only_a_rank_below) {
+  expect_refused(0, 1, encode(CallerAnswer{1, 4, "train.py:1"}), "it speaks for rank 4");
+  expect_refused(3, 0, encode(CallerAnswer{1, 0, "train.py:1"}), "rank 3 is not its parent");
+  expect_refused(0, 3, encode(CallerQuestion{1, {"x", 0}, RankSet({4})}), "not the parent of rank 0");
+  job_.at(0).on_message(3, encode(CallerAnswer{7, 4, "to a question that nobody asked"}));
+}
+
 TEST_F(Implausible, plans_of_the_parent_are_taken_as_they_should_be) {
   EXPECT_NO_THROW(job_.at(3).on_message(0, planned([](Plan&) {})));
   EXPECT_NO_THROW(job_.at(1).on_message(0, planned([](Plan& plan) { make_change(plan, {0, 4}); })));

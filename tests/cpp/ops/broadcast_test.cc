@@ -3,6 +3,7 @@
 #include "support/calls.h"
 #include "support/grid.h"
 #include "support/run_ranks.h"
+#include "support/sentence.h"
 #include "support/tensor.h"
 
 namespace hora::testing {
@@ -98,7 +99,8 @@ TEST(BroadcastArguments, different_roots_are_an_error_on_all_ranks) {
   run_ranks(3, [](Session& session) {
     std::vector<float> values(1);
     EXPECT_EQ(error_of(session, broadcast("x", ref(values), session.topology().rank() == 1 ? 1 : 0)),
-              "broadcast 'x': rank 1 sent float32[1] root_rank 1, ranks 0,2 sent float32[1] root_rank 0");
+              with_table("broadcast 'x': ranks differ in root_rank",
+                         {{"ranks", "root_rank"}, {"1", "1"}, {"0,2", "0"}}));
   });
 }
 

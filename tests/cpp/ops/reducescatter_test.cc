@@ -7,6 +7,7 @@
 #include "support/calls.h"
 #include "support/grid.h"
 #include "support/run_ranks.h"
+#include "support/sentence.h"
 #include "support/tensor.h"
 
 namespace hora::testing {
@@ -158,7 +159,7 @@ TEST(ReducescatterArguments, shapes_that_differ_are_an_error_on_all_ranks) {
     std::vector<float> output(12);
     const std::int64_t rows = session.topology().rank() == 0 ? 3 : 6;
     EXPECT_EQ(error_of(session, reducescatter("x", ref(values, {rows, 2}), ref(output, {rows / 3, 2}))),
-              "reducescatter 'x': rank 0 sent float32[3,2], ranks 1,2 sent float32[6,2]");
+              shapes_differ("reducescatter 'x'", {{"0", "[3,2]"}, {"1,2", "[6,2]"}}));
   });
 }
 
