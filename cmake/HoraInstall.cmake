@@ -14,6 +14,7 @@ set(HORA_PUBLIC_HEADERS
   base/dtype.h
   base/exception.h
   base/thread_stack.h
+  core/completions.h
   core/device_work.h
   core/handle.h
   core/op.h

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "core/handle.h"
+#include "core/tensor_ref.h"
+#include "tensorflow_api.h"
+
+namespace hora::tensorflow {
+
+/// One reference to a tensor's memory.
+using TensorPtr = std::unique_ptr<Tensor, void (*)(Tensor*)>;
+
+[[nodiscard]] TensorPtr get_input(KernelContext& context, int index);
+
+/// Throws Error(kInvalidArgument) for a dtype that we do not have.
+[[nodiscard]] TensorRef describe(const Tensor& tensor);
+
+/// A new output of the kernel, not filled.
+[[nodiscard]] TensorPtr allocate_output(KernelContext& context, int index, DType dtype, const Shape& shape);
+
+/// Makes memory that the core has allocated an output of the kernel, without a copy.
+void set_output(KernelContext& context, int index, const Output& output);
+
+/// Makes these numbers an output of the kernel.
+void set_output(KernelContext& context, int index, const Shape& shape, std::span<const std::int64_t> values);
+
+}  // namespace hora::tensorflow
