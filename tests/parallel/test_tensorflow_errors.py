@@ -38,7 +38,7 @@ def test_what_ranks_disagree_about_fails_on_all(mode: Mode, collective: object) 
     def run(value: tf.Tensor) -> tf.Tensor:
         return collective(value)
 
-    with pytest.raises(tf.errors.FailedPreconditionError, match="rank|scalar"):
+    with pytest.raises(tf.errors.FailedPreconditionError, match=r"rank|scalar"):
         mode(run)(tf.ones(1))
 
 
