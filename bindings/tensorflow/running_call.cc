@@ -107,9 +107,10 @@ void RunningCall::wait() {
 }
 
 void RunningCall::end_later(std::unique_ptr<RunningCall> call) {
+  const std::shared_ptr<Completions>& queue = completions();
   const HandlePtr handle = call->handle_;
   call->attention_.emplace(*call->session_);
-  handle->report_to(completions(), call.release());
+  handle->report_to(queue, call.release());
 }
 
 void RunningCall::end() {

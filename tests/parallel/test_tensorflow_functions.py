@@ -80,6 +80,13 @@ def test_a_notice_says_why_there_are_no_native_kernels(monkeypatch: pytest.Monke
         assert isinstance(call.kernels.__wrapped__(), python_kernels.PythonKernels)
 
 
+def test_a_library_that_is_missing_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "LIBRARY", native.LIBRARY.with_name("libhora_elsewhere.so"))
+    ops, reason = native.load.__wrapped__()
+    assert ops is None
+    assert "libhora_elsewhere.so" in reason
+
+
 @in_both_modes
 @of_all_dtypes
 @pytest.mark.usefixtures("without_native_kernels")
@@ -122,6 +129,15 @@ def test_many_collectives_in_python_need_no_thread_each() -> None:
 
     for _ in range(3):
         assert float(step(tf.constant(1.0))) == sum(range(30)) * SIZE
+
+
+@pytest.mark.usefixtures("without_native_kernels")
+def test_python_kernels_raise_what_native_ones_raise() -> None:
+    with pytest.raises(tf.errors.FailedPreconditionError, match="rank 1 sent"):
+        hvd.allreduce(tf.ones(RANK + 1))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="scalar"):
+        hvd.reducescatter(tf.constant(1.0))
+    assert float(hvd.allreduce(tf.constant(1.0))) == 1.0
 
 
 @in_both_modes

@@ -6,6 +6,7 @@ import threading
 import time
 
 import numpy
+import pytest
 import tensorflow as tf
 from tensorflow_ranks import RANK, SIZE
 
@@ -146,6 +147,15 @@ def test_nothing_is_folded_dropped_or_merged() -> None:
     first, second = step()
     assert float(first) == float(second) == 2 * SIZE
     assert hvd.metrics()["tensors"] - before == 3
+
+
+def test_what_is_compiled_as_a_whole_says_which_op_it_cannot_have() -> None:
+    @tf.function(jit_compile=True)
+    def step(value: tf.Tensor) -> tf.Tensor:
+        return hvd.allreduce(value)
+
+    with pytest.raises(tf.errors.OpError, match="HoraAllreduce"):
+        step(tf.constant(1.0))
 
 
 def test_functions_run_by_several_threads_at_once() -> None:

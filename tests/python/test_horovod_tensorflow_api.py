@@ -12,6 +12,7 @@ hvd = pytest.importorskip("hora.tensorflow", exc_type=ImportError)
 
 NAME = "name=None"
 SCOPE = "ignore_name_scope=False"
+AVERAGE = "average=None"
 PRE_POST = "prescale_factor=1.0, postscale_factor=1.0"
 PS = "process_set=global_process_set"
 DEVICES = "device_dense='', device_sparse=''"
@@ -25,9 +26,9 @@ HOROVOD: dict[str, str | None] = {
     "init": "comm=None, process_sets=None",
     **dict.fromkeys(("shutdown", "is_initialized", "size", "rank", "local_size", "local_rank"), ""),
     **dict.fromkeys(("Average", "Sum", "Adasum", "Min", "Max", "Product", "Compression"), None),
-    "allreduce": f"tensor, average=None, {DEVICES}, {COMPRESSION}, op=None, {PRE_POST}, {NAME}, {PS}, {SCOPE}",
-    "grouped_allreduce": f"tensors, average=None, {DEVICES}, {COMPRESSION}, op=None, {PRE_POST}, {PS}, {SCOPE}, "
-    f"{NAME}",
+    "allreduce": f"tensor, {AVERAGE}, {DEVICES}, {COMPRESSION}, op=None, {PRE_POST}, {NAME}, {PS}, {SCOPE}",
+    "grouped_allreduce": f"tensors, {AVERAGE}, {DEVICES}, {COMPRESSION}, op=None, {PRE_POST}, {PS}, "
+    f"{SCOPE}, {NAME}",
     "allgather": f"tensor, {NAME}, {SCOPE}, {PS}",
     "grouped_allgather": f"tensors, {NAME}, {SCOPE}, {PS}",
     "broadcast": f"tensor, root_rank, {NAME}, {SCOPE}, {PS}",
@@ -65,6 +66,25 @@ def test_name_and_signature_are_horovods(name: str) -> None:
     assert own == expected or (name in LONGER and own.startswith(f"{expected}, "))
 
 
+def in_python(script: str) -> str:
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+def test_the_kernels_say_when_there_is_no_tensorflow() -> None:
+    told = in_python(
+        "import ctypes, hora, pathlib\n"
+        "path = pathlib.Path(hora.__file__).with_name('libhora_tensorflow.so')\n"
+        "problem = ctypes.CDLL(str(path)).hora_tensorflow_problem\n"
+        "problem.restype = ctypes.c_char_p\n"
+        "print(problem().decode())\n"
+    )
+    assert "TensorFlow's libraries were not found" in told
+
+
 @pytest.mark.timeout(120)
 def test_scripts_for_horovod_find_it() -> None:
     script = (
@@ -75,7 +95,4 @@ def test_scripts_for_horovod_find_it() -> None:
         "assert set(hora.tensorflow.__all__) <= set(vars(hvd))\n"
         "hvd.init(); print('size', int(hvd.size_op()))\n"
     )
-    ended = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=100, check=False
-    )
-    assert "size 1" in ended.stdout, ended.stderr
+    assert "size 1" in in_python(script)

@@ -26,7 +26,7 @@ def checked(op: str, name: str | None, process_set: ProcessSet | None) -> Iterat
     try:
         check_name(name)
         yield
-    except (TypeError, ValueError, NotImplementedError) as error:
+    except Exception as error:
         if tf.executing_eagerly():
             refuse(_core.OPS[op], name, error, process_set)
         raise

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ import tensorflow as tf
 
 from hora import _core
 from hora._arguments import share_of_rows
+from hora.errors import HorovodInternalError
 from hora.tensorflow.call import Tensor, Terms, graph_label
 
 __all__ = ["PythonKernels"]
@@ -118,7 +120,8 @@ def call(
 ) -> list[Tensor]:
     """Run a function of tensors that returns arrays: now, or as a node of the graph, after the last one."""
     if tf.executing_eagerly():
-        return [tf.constant(array) for array in run(*inputs)]
+        with errors_of_tensorflow():
+            return [tf.constant(array) for array in run(*inputs)]
     graph = tf.compat.v1.get_default_graph()
     before = _last.get(graph)
     with tf.control_dependencies([] if before is None else [graph.get_operation_by_name(before)]):
@@ -127,6 +130,21 @@ def call(
     for result, shape in zip(results, shapes, strict=True):
         result.set_shape(shape)
     return list(results)
+
+
+@contextmanager
+def errors_of_tensorflow() -> Iterator[None]:
+    """Raise what native kernels raise in eager mode; in a graph TensorFlow makes its own of them."""
+    try:
+        yield
+    except HorovodInternalError as error:
+        try:
+            _core.require_working()
+        except HorovodInternalError:
+            raise tf.errors.UnknownError(None, None, str(error)) from error
+        raise tf.errors.FailedPreconditionError(None, None, str(error)) from error
+    except ValueError as error:
+        raise tf.errors.InvalidArgumentError(None, None, str(error)) from error
 
 
 def like_inputs(
