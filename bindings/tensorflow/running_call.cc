@@ -41,9 +41,8 @@ std::int64_t rows_of_rank(std::int64_t rows, int rank, const std::vector<int>& m
                                        .length(static_cast<int>(member)));
 }
 
-/// That of a tensor's result, where TensorFlow allocates it.
-Shape result_shape(const Call& call, const Shape& input, const Session& session) {
-  if (call.op != OpKind::kReducescatter) return input;
+/// The shape of this rank's part of a tensor.
+Shape share_of_rows(const Call& call, const Shape& input, const Session& session) {
   if (input.empty()) raise(ErrorKind::kInvalidArgument, "a scalar has no first dimension to scatter along");
   Shape shape = input;
   shape.front() =
@@ -89,16 +88,18 @@ Call RunningCall::to_call(const Attributes& attributes) {
 void RunningCall::add_tensors(Call& call) {
   int count = api().num_inputs(&context_);
   if (call.op == OpKind::kAlltoall) call.splits = read_splits(*get_input(context_, --count));
-  for (int index = 0; index < count; ++index) {
-    TensorPtr input = get_input(context_, index);
-    CallTensor& tensor = call.tensors.emplace_back(describe(*input));
-    tensors_.push_back(std::move(input));
-    if (allocates(call.op)) continue;
-    TensorPtr result = allocate_output(context_, index, tensor.input.dtype,
-                                       result_shape(call, tensor.input.shape, *session_));
-    tensor.output = static_cast<std::byte*>(api().tensor_data(result.get()));
-    tensors_.push_back(std::move(result));
-  }
+  for (int index = 0; index < count; ++index) add_tensor(call, index);
+}
+
+void RunningCall::add_tensor(Call& call, int index) {
+  CallTensor& tensor = call.tensors.emplace_back(describe(*get_input(context_, index)));
+  if (allocates(call.op)) return;
+  TensorPtr result = call.op == OpKind::kReducescatter
+                         ? allocate_output(context_, index, tensor.input.dtype,
+                                           share_of_rows(call, tensor.input.shape, *session_))
+                         : reuse_input(context_, index, tensor.input.shape);
+  tensor.output = static_cast<std::byte*>(api().tensor_data(result.get()));
+  results_.push_back(std::move(result));
 }
 
 void RunningCall::wait() {
@@ -121,12 +122,12 @@ void RunningCall::end() {
   } catch (const std::exception& error) {
     return fail(error);
   }
-  tensors_.clear();  // so that what follows may work in their memory
+  results_.clear();  // so that what follows may work in their memory
   done_();
 }
 
 void RunningCall::fail(const std::exception& error) {
-  tensors_.clear();
+  results_.clear();
   api().context_failure(&context_, to_status(error).get());
   done_();
 }

@@ -12,8 +12,8 @@
 
 namespace hora::tensorflow {
 
-/// One run of a kernel, from TensorFlow's call until it is told that outputs or an error are there. Owns
-/// references to the tensors meanwhile. Used by one thread after the other: that of TensorFlow which begins
+/// One run of a kernel, from TensorFlow's call until it is told that outputs or an error are there. The
+/// context holds the inputs meanwhile. Used by one thread after the other: that of TensorFlow which begins
 /// it, and the one that ends it.
 class RunningCall {
  public:
@@ -35,6 +35,7 @@ class RunningCall {
  private:
   [[nodiscard]] Call to_call(const Attributes& attributes);
   void add_tensors(Call& call);
+  void add_tensor(Call& call, int index);
   void set_results();
 
   KernelContext& context_;
@@ -43,7 +44,7 @@ class RunningCall {
   std::shared_ptr<Session> session_;
   HandlePtr handle_;
   std::optional<Session::Attention> attention_;
-  std::vector<TensorPtr> tensors_;
+  std::vector<TensorPtr> results_;  // that TensorFlow has allocated
 };
 
 }  // namespace hora::tensorflow

@@ -107,6 +107,8 @@ struct Api {
   void (*get_input)(KernelContext*, int index, Tensor**, Status*);
   Tensor* (*allocate_output)(KernelContext*, int index, DataType, const std::int64_t* extents, int rank,
                              std::size_t bytes, Status*);
+  Tensor* (*forward_input_or_allocate_output)(KernelContext*, const int* inputs, int count, int index,
+                                              const std::int64_t* extents, int rank, int* forwarded, Status*);
   void (*set_output)(KernelContext*, int index, const Tensor*, Status*);
   void (*context_failure)(KernelContext*, Status*);
 };

@@ -57,6 +57,7 @@ void bind_kernels(SymbolBinder& binder, Api& api) {
   binder.bind(api.num_inputs, "TF_NumInputs");
   binder.bind(api.get_input, "TF_GetInput");
   binder.bind(api.allocate_output, "TF_AllocateOutput");
+  binder.bind(api.forward_input_or_allocate_output, "TF_ForwardInputOrAllocateOutput");
   binder.bind(api.set_output, "TF_SetOutput");
   binder.bind(api.context_failure, "TF_OpKernelContext_Failure");
   void* takes_function = nullptr;

@@ -64,6 +64,12 @@ TensorPtr allocate_output(KernelContext& context, int index, DType dtype, const 
                      static_cast<int>(shape.size()), bytes));
 }
 
+TensorPtr reuse_input(KernelContext& context, int index, const Shape& shape) {
+  int forwarded = -1;
+  return own(checked(api().forward_input_or_allocate_output, &context, &index, 1, index, shape.data(),
+                     static_cast<int>(shape.size()), &forwarded));
+}
+
 void set_output(KernelContext& context, int index, const Output& output) {
   if (output.bytes() == 0) {
     static_cast<void>(allocate_output(context, index, output.dtype, output.shape));

@@ -60,6 +60,21 @@ def test_collectives_of_one_step_travel_together() -> None:
     assert after["batches"] - before["batches"] < 50
 
 
+def test_inputs_that_others_want_keep_their_values() -> None:
+    weight = tf.Variable([1.0 * (RANK + 1)])
+
+    @tf.function
+    def step(value: tf.Tensor) -> list[tf.Tensor]:
+        shared, lone = value * 2.0, value * 3.0
+        results = hvd.grouped_allreduce([shared, lone, weight, value], op=hvd.Sum)
+        return [shared, value, weight.read_value(), *results]
+
+    kept = [2.0 * (RANK + 1), RANK + 1.0, RANK + 1.0]
+    for _ in range(3):
+        results = step(tf.constant([RANK + 1.0]))
+        assert [each.numpy()[0] for each in results] == [*kept, 2 * TOTAL, 3 * TOTAL, TOTAL, TOTAL]
+
+
 def test_iterations_of_a_loop_do_not_meet() -> None:
     @tf.function
     def step(value: tf.Tensor) -> tf.Tensor:

@@ -12,7 +12,7 @@ Examples
 from __future__ import annotations
 
 try:
-    import tensorflow as _tensorflow  # noqa: F401 - only whether it is there
+    import tensorflow as _tensorflow
 except ModuleNotFoundError as error:
     if error.name != "tensorflow":
         raise
@@ -80,6 +80,31 @@ from hora.tensorflow.world import (
     process_set_included_op,
     rank_op,
     size_op,
+)
+
+# These need no rewriting by AutoGraph when a tf.function calls them.
+_AS_WRITTEN = (
+    allgather,
+    allreduce,
+    alltoall,
+    broadcast,
+    broadcast_,
+    broadcast_variables,
+    grouped_allgather,
+    grouped_allreduce,
+    grouped_reducescatter,
+    join,
+    local_rank_op,
+    local_size_op,
+    process_set_included_op,
+    rank_op,
+    reducescatter,
+    size_op,
+    DistributedGradientTape,
+    PartialDistributedGradientTape,
+)
+globals().update(
+    {each.__name__: _tensorflow.autograph.experimental.do_not_convert(each) for each in _AS_WRITTEN}
 )
 
 __all__ = [

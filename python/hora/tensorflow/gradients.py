@@ -17,6 +17,9 @@ from hora.tensorflow.sparse import allreduce_slices, check_slices
 
 __all__ = ["GradientRule", "Groups", "identity", "make_rule"]
 
+#: How large gradients are that a graph reduces in one operation: enough for its cost not to matter.
+RUN_BYTES = 4 << 20
+
 #: Lists of variables whose gradients are reduced together, or how many of them to make.
 Groups = int | Iterable[Iterable[Any]] | None
 
@@ -58,7 +61,7 @@ class GradientRule:
                 results[at] = self.reduce_slices(each, at)
             else:
                 dense.append(at)
-        for batch in self.batches(dense, variables):
+        for batch in self.batches(dense, variables, gradients):
             reduced = self.reduce_together([gradients[at] for at in batch], batch[0])
             for at, result in zip(batch, reduced, strict=True):
                 results[at] = result
@@ -82,16 +85,18 @@ class GradientRule:
         """Return the terms of one reduction, whose node in a graph is called so."""
         return Terms(None, set_id(self.process_set), self.reduction, self.prescale, self.postscale, node=node)
 
-    def batches(self, dense: list[int], variables: Sequence[Any]) -> list[list[int]]:
+    def batches(
+        self, dense: list[int], variables: Sequence[Any], gradients: Sequence[Any]
+    ) -> list[list[int]]:
         """Return which gradients are reduced in one operation.
 
-        Where nothing is asked for: in eager mode all, since they are there at once; in a graph each by
-        itself, so that its reduction begins when it is computed.
+        Where nothing is asked for: in eager mode all, since they are there at once; in a graph neighbours, whose
+        reduction then begins while the rest is computed.
         """
         if not dense:
             return []
         if self.groups is None:
-            return [dense] if tf.executing_eagerly() else [[at] for at in dense]
+            return [dense] if tf.executing_eagerly() else neighbours(dense, gradients)
         if isinstance(self.groups, int):
             count = min(self.groups, len(dense))
             borders = [len(dense) * number // count for number in range(count + 1)]
@@ -108,6 +113,24 @@ class GradientRule:
             self.compression.decompress(result, context)
             for result, (_, context) in zip(results, pairs, strict=True)
         ]
+
+
+def neighbours(dense: list[int], gradients: Sequence[Any]) -> list[list[int]]:
+    """Return runs of gradients that are small together; one of unknown size goes alone.
+
+    Sizes are those of variables, so that all ranks form the same runs, whatever batch they trace for.
+    """
+    runs: list[list[int]] = []
+    room = 0
+    for at in dense:
+        count = gradients[at].shape.num_elements()
+        size = RUN_BYTES if count is None else count * gradients[at].dtype.size
+        if size > room:
+            runs.append([])
+            room = RUN_BYTES
+        runs[-1].append(at)
+        room -= size
+    return runs
 
 
 def make_rule(
@@ -129,12 +152,6 @@ def make_rule(
         raise ValueError("gradient_predivide_factor needs op=Average")
     if num_groups < 0 or (isinstance(groups, int) and groups < 0):
         raise ValueError("the number of groups is negative")
-    if groups is None:
-        chosen: int | tuple[frozenset[int], ...] | None = num_groups or None
-    elif isinstance(groups, int):
-        chosen = groups or None
-    else:
-        chosen = tuple(frozenset(map(identity, group)) for group in groups)
     set_id(process_set)
     return GradientRule(
         reduction,
@@ -142,7 +159,14 @@ def make_rule(
         factor,
         compression,
         sparse_as_dense,
-        chosen,
+        read_groups(num_groups if groups is None else groups),
         process_set,
         scale_local_gradients,
     )
+
+
+def read_groups(groups: int | Iterable[Iterable[Any]]) -> int | tuple[frozenset[int], ...] | None:
+    """Return groups of variables, or how many to make; 0 asks for none."""
+    if isinstance(groups, int):
+        return groups or None
+    return tuple(frozenset(map(identity, group)) for group in groups)

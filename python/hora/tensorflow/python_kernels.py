@@ -159,7 +159,12 @@ def like_inputs(
 
     def run(*inputs: Tensor) -> list[Array]:
         arrays = [contiguous(each) for each in inputs]
-        results = [np.empty(result_shape(array), array.dtype) for array in arrays]
+        results: list[Array | None]
+        try:
+            results = [np.empty(result_shape(array), array.dtype) for array in arrays]
+        except ValueError as error:
+            _core.refuse(_core.OPS[op], named.name, str(error), named.process_set)
+            raise
         submit(op, arrays, results, named, []).wait()
         return results
 

@@ -24,6 +24,7 @@ class ReducingTape:
     _hora_rule: GradientRule
     _hora_local: dict[int, Any]
 
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def gradient(
         self,
         target: Any,
@@ -61,8 +62,8 @@ def DistributedGradientTape(
 ) -> Any:
     """Make a tape's ``gradient`` reduce what it has computed over all ranks.
 
-    Inside a ``tf.function`` the reduction of each gradient begins as soon as it is computed and goes on
-    beside the rest of the backward pass. All ranks ask for the gradients of the same sources in the same
+    Inside a ``tf.function`` reductions begin as soon as some gradients are computed and go on beside the rest
+    of the backward pass. All ranks ask for the gradients of the same sources in the same
     order; a gradient that is None must be so on all of them.
 
     Parameters
@@ -84,7 +85,7 @@ def DistributedGradientTape(
         Deprecated spelling of ``groups``.
     groups : int or list of lists of variables, optional
         Gradients that are reduced in one operation. A number makes so many groups; sources in no list go
-        alone. Without it, each goes alone in a graph, and in eager mode all go together.
+        alone. Without it, neighbours go together up to 4 MiB in a graph, and in eager mode all.
     process_set : ProcessSet
         The ranks that train this model together; on others the tape behaves as before.
     scale_local_gradients : bool

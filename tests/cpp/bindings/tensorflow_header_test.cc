@@ -5,8 +5,8 @@
 
 #include <cstddef>
 
-#include "tensorflow/tensorflow_api.h"
 #include "backends/same_kind.h"
+#include "tensorflow/tensorflow_api.h"
 
 namespace hora::tensorflow {
 namespace {
@@ -25,32 +25,44 @@ static_assert(is_declared_like<decltype(Api::tensor_type), decltype(TF_TensorTyp
 static_assert(is_declared_like<decltype(Api::num_dims), decltype(TF_NumDims)>);
 static_assert(is_declared_like<decltype(Api::dim), decltype(TF_Dim)>);
 static_assert(is_declared_like<decltype(Api::tensor_data), decltype(TF_TensorData)>);
-static_assert(is_declared_like<decltype(Api::new_op_definition_builder), decltype(TF_NewOpDefinitionBuilder)>);
+static_assert(
+    is_declared_like<decltype(Api::new_op_definition_builder), decltype(TF_NewOpDefinitionBuilder)>);
 static_assert(is_declared_like<decltype(Api::add_attr), decltype(TF_OpDefinitionBuilderAddAttr)>);
 static_assert(is_declared_like<decltype(Api::add_input), decltype(TF_OpDefinitionBuilderAddInput)>);
 static_assert(is_declared_like<decltype(Api::add_output), decltype(TF_OpDefinitionBuilderAddOutput)>);
-static_assert(is_declared_like<decltype(Api::set_is_stateful), decltype(TF_OpDefinitionBuilderSetIsStateful)>);
-static_assert(is_declared_like<decltype(Api::set_shape_inference_function), decltype(TF_OpDefinitionBuilderSetShapeInferenceFunction)>);
+static_assert(
+    is_declared_like<decltype(Api::set_is_stateful), decltype(TF_OpDefinitionBuilderSetIsStateful)>);
+static_assert(is_declared_like<decltype(Api::set_shape_inference_function),
+                               decltype(TF_OpDefinitionBuilderSetShapeInferenceFunction)>);
 static_assert(is_declared_like<decltype(Api::register_op_definition), decltype(TF_RegisterOpDefinition)>);
 static_assert(is_declared_like<decltype(Api::shape_num_inputs), decltype(TF_ShapeInferenceContextNumInputs)>);
 static_assert(is_declared_like<decltype(Api::new_shape_handle), decltype(TF_NewShapeHandle)>);
 static_assert(is_declared_like<decltype(Api::delete_shape_handle), decltype(TF_DeleteShapeHandle)>);
 static_assert(is_declared_like<decltype(Api::shape_get_input), decltype(TF_ShapeInferenceContextGetInput)>);
 static_assert(is_declared_like<decltype(Api::shape_set_output), decltype(TF_ShapeInferenceContextSetOutput)>);
-static_assert(is_declared_like<decltype(Api::shape_set_unknown), decltype(TF_ShapeInferenceContextSetUnknownShape)>);
+static_assert(
+    is_declared_like<decltype(Api::shape_set_unknown), decltype(TF_ShapeInferenceContextSetUnknownShape)>);
 static_assert(is_declared_like<decltype(Api::new_kernel_builder), decltype(TF_NewKernelBuilder)>);
 static_assert(is_declared_like<decltype(Api::new_async_kernel_builder), decltype(TF_NewAsyncKernelBuilder)>);
 static_assert(is_declared_like<decltype(Api::register_kernel_builder), decltype(TF_RegisterKernelBuilder)>);
-static_assert(is_declared_like<decltype(Api::construction_get_name), decltype(TF_OpKernelConstruction_GetName)>);
-static_assert(is_declared_like<decltype(Api::construction_get_attr_size), decltype(TF_OpKernelConstruction_GetAttrSize)>);
-static_assert(is_declared_like<decltype(Api::construction_get_attr_string), decltype(TF_OpKernelConstruction_GetAttrString)>);
-static_assert(is_declared_like<decltype(Api::construction_get_attr_int64), decltype(TF_OpKernelConstruction_GetAttrInt64)>);
-static_assert(is_declared_like<decltype(Api::construction_get_attr_bool), decltype(TF_OpKernelConstruction_GetAttrBool)>);
-static_assert(is_declared_like<decltype(Api::construction_failure), decltype(TF_OpKernelConstruction_Failure)>);
+static_assert(
+    is_declared_like<decltype(Api::construction_get_name), decltype(TF_OpKernelConstruction_GetName)>);
+static_assert(is_declared_like<decltype(Api::construction_get_attr_size),
+                               decltype(TF_OpKernelConstruction_GetAttrSize)>);
+static_assert(is_declared_like<decltype(Api::construction_get_attr_string),
+                               decltype(TF_OpKernelConstruction_GetAttrString)>);
+static_assert(is_declared_like<decltype(Api::construction_get_attr_int64),
+                               decltype(TF_OpKernelConstruction_GetAttrInt64)>);
+static_assert(is_declared_like<decltype(Api::construction_get_attr_bool),
+                               decltype(TF_OpKernelConstruction_GetAttrBool)>);
+static_assert(
+    is_declared_like<decltype(Api::construction_failure), decltype(TF_OpKernelConstruction_Failure)>);
 static_assert(is_declared_like<decltype(Api::iter_id), decltype(TF_GetIterId)>);
 static_assert(is_declared_like<decltype(Api::num_inputs), decltype(TF_NumInputs)>);
 static_assert(is_declared_like<decltype(Api::get_input), decltype(TF_GetInput)>);
 static_assert(is_declared_like<decltype(Api::allocate_output), decltype(TF_AllocateOutput)>);
+static_assert(is_declared_like<decltype(Api::forward_input_or_allocate_output),
+                               decltype(TF_ForwardInputOrAllocateOutput)>);
 static_assert(is_declared_like<decltype(Api::set_output), decltype(TF_SetOutput)>);
 static_assert(is_declared_like<decltype(Api::context_failure), decltype(TF_OpKernelContext_Failure)>);
 
