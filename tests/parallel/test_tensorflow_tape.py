@@ -164,6 +164,9 @@ def test_a_tape_is_wrapped_once() -> None:
         hvd.DistributedGradientTape(tape)
     with pytest.raises(ValueError, match=r"expected a tf\.GradientTape"):
         hvd.DistributedGradientTape(tf.constant(1))
+    weight = tf.Variable(1.0)
+    with pytest.raises(ValueError, match="twice"):
+        hvd.DistributedGradientTape(tf.GradientTape(), groups=[[weight], [weight]])
     with pytest.raises(ValueError, match="Average, op=Sum or op=Adasum"):
         hvd.DistributedGradientTape(tf.GradientTape(), op=hvd.Max)
 

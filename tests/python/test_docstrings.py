@@ -24,6 +24,7 @@ MODULES = (
     "hora.tensorflow.absent",
     "hora.tensorflow.collectives",
     "hora.tensorflow.functions",
+    "hora.tensorflow.reductions",
     "hora.tensorflow.tape",
     "hora.tensorflow.world",
     "hora.torch",

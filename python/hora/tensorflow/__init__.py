@@ -55,23 +55,25 @@ from hora.errors import HorovodInternalError, NotInitializedError
 from hora.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from hora.tensorflow.absent import BroadcastGlobalVariablesHook, broadcast_global_variables
 from hora.tensorflow.collectives import (
-    Compression,
     allgather,
-    allreduce,
     alltoall,
     broadcast,
     broadcast_,
     grouped_allgather,
-    grouped_allreduce,
-    grouped_reducescatter,
     join,
-    reducescatter,
 )
 from hora.tensorflow.functions import (
     allgather_object,
     broadcast_object,
     broadcast_object_fn,
     broadcast_variables,
+)
+from hora.tensorflow.reductions import (
+    Compression,
+    allreduce,
+    grouped_allreduce,
+    grouped_reducescatter,
+    reducescatter,
 )
 from hora.tensorflow.tape import DistributedGradientTape, PartialDistributedGradientTape
 from hora.tensorflow.world import (

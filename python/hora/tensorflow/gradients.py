@@ -90,13 +90,13 @@ class GradientRule:
     ) -> list[list[int]]:
         """Return which gradients are reduced in one operation.
 
-        Where nothing is asked for: in eager mode all, since they are there at once; in a graph neighbours, whose
-        reduction then begins while the rest is computed.
+        Where nothing is asked for: in eager mode all, since they are there at once; in a graph neighbours,
+        whose reduction then begins while the rest is computed.
         """
         if not dense:
             return []
         if self.groups is None:
-            return [dense] if tf.executing_eagerly() else neighbours(dense, gradients)
+            return [dense] if tf.executing_eagerly() else neighbours(dense, variables, gradients)
         if isinstance(self.groups, int):
             count = min(self.groups, len(dense))
             borders = [len(dense) * number // count for number in range(count + 1)]
@@ -115,7 +115,7 @@ class GradientRule:
         ]
 
 
-def neighbours(dense: list[int], gradients: Sequence[Any]) -> list[list[int]]:
+def neighbours(dense: list[int], variables: Sequence[Any], gradients: Sequence[Any]) -> list[list[int]]:
     """Return runs of gradients that are small together; one of unknown size goes alone.
 
     Sizes are those of variables, so that all ranks form the same runs, whatever batch they trace for.
@@ -123,7 +123,7 @@ def neighbours(dense: list[int], gradients: Sequence[Any]) -> list[list[int]]:
     runs: list[list[int]] = []
     room = 0
     for at in dense:
-        count = gradients[at].shape.num_elements()
+        count = tf.TensorShape(variables[at].shape).num_elements()
         size = RUN_BYTES if count is None else count * gradients[at].dtype.size
         if size > room:
             runs.append([])
@@ -169,4 +169,8 @@ def read_groups(groups: int | Iterable[Iterable[Any]]) -> int | tuple[frozenset[
     """Return groups of variables, or how many to make; 0 asks for none."""
     if isinstance(groups, int):
         return groups or None
-    return tuple(frozenset(map(identity, group)) for group in groups)
+    chosen = [[identity(variable) for variable in group] for group in groups]
+    every = list(itertools.chain(*chosen))
+    if len(set(every)) != len(every):
+        raise ValueError("a variable is in groups twice")
+    return tuple(map(frozenset, chosen))
