@@ -10,7 +10,7 @@ from tensorflow_ranks import RANK, SIZE, Mode, array, in_both_modes, of_all_dtyp
 
 import hora.tensorflow as hvd
 
-RANKS = (2,)
+RANKS = (2, 3)
 LAUNCH = "tensorflow"
 
 SHAPES = [(), (0,), (1,), (5, 3), (0, 4)]

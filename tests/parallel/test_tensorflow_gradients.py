@@ -12,7 +12,7 @@ from tensorflow_ranks import RANK, SIZE, Mode, in_both_modes
 import hora
 import hora.tensorflow as hvd
 
-RANKS = (2,)
+RANKS = (2, 3)
 LAUNCH = "tensorflow"
 
 DTYPE = tf.float64

@@ -13,7 +13,7 @@ from tensorflow_ranks import RANK, SIZE
 import hora
 import hora.tensorflow as hvd
 
-RANKS = (2,)
+RANKS = (2, 3)
 LAUNCH = "tensorflow"
 
 TOTAL = SIZE * (SIZE + 1) / 2
