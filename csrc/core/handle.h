@@ -34,8 +34,8 @@ struct Output {
 /// The future of one submitted call.
 ///
 /// Lock map: error_, outputs_, value_, work_ -> written once before done_, read-only afterwards; waiting
-/// threads sleep on changed_ under mutex_; completions_, ticket_ -> mutex_. Completion happens on the engine's
-/// thread and runs no foreign code.
+/// threads sleep on changed_ under mutex_; completions_, ticket_ -> mutex_. Completion happens on the
+/// engine's thread and runs no foreign code.
 class Handle {
  public:
   explicit Handle(Key key, DeviceKind device = DeviceKind::kHost) : key_(std::move(key)), device_(device) {}
