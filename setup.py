@@ -1,4 +1,4 @@
-"""Build of hora's three native libraries: setuptools calls CMake and puts what it makes into the package."""
+"""Build of hora's native libraries: setuptools calls CMake and puts what it makes into the package."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def run_cmake(step: str, *arguments: str) -> None:
 
 
 class CMakeBuild(build_ext):
-    """Builds libhora, libhora_mpi and _core with CMake.
+    """Builds libhora, libhora_mpi, libhora_tensorflow and _core with CMake.
 
     An editable install writes them into ``python/hora``. ``HORA_BUILD_DIR`` names another build folder, so
     that a developer's tree (``build/dev``) and the editable install can be one and the same.
@@ -76,7 +76,8 @@ class CMakeBuild(build_ext):
         self.check_products(extension)
 
     def check_products(self, extension: Path) -> None:
-        for product in (extension, extension.with_name("libhora.so"), extension.with_name("libhora_mpi.so")):
+        libraries = ("libhora.so", "libhora_mpi.so", "libhora_tensorflow.so")
+        for product in (extension, *(extension.with_name(library) for library in libraries)):
             if not product.is_file():
                 raise CompileError(f"hora: the build ended without making {product.name}")
 

@@ -16,6 +16,7 @@ set(HORA_PUBLIC_HEADERS
   base/faults.h
   base/stall_times.h
   base/thread_stack.h
+  core/completions.h
   core/device_work.h
   core/handle.h
   core/op.h

@@ -78,10 +78,19 @@ install_torch() {
     write_stamp torch requirements/torch.txt
 }
 
+# Likewise without TensorFlow, whose tests are then left out.
+install_tensorflow() {
+    if ! pip_install --requirement requirements/tensorflow.txt; then
+        is_python_311 "$VENV_PYTHON" && return 1
+        remark="not found for $("$VENV_PYTHON" --version), going on without; Python 3.11 has it"
+    fi
+    write_stamp tensorflow requirements/tensorflow.txt
+}
+
 # --- hora itself
 
 install_inputs() {
-    find setup.py pyproject.toml CMakeLists.txt cmake bindings/python/CMakeLists.txt -type f | sort
+    find setup.py pyproject.toml CMakeLists.txt cmake bindings/*/CMakeLists.txt -type f | sort
 }
 
 hora_installed() {

@@ -14,11 +14,12 @@ from pathlib import Path
 from types import ModuleType
 
 import hora
+import hora.tensorflow
 import hora.torch
 from hora import _core
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
-MODULES = (hora, hora.torch)
+MODULES = (hora, hora.tensorflow, hora.torch)
 HEADING = re.compile(r"^(?P<title>[A-Z][A-Za-z ]+)\n-{3,}$", re.MULTILINE)
 TABLE = re.compile(r"^(={3,} [= ]+$.*^={3,} [= ]+$)", re.MULTILINE | re.DOTALL)
 ROLE = re.compile(r":(?:func|class|meth|mod):`~?([^`]+)`")

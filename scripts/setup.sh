@@ -26,6 +26,9 @@ step "virtual environment .venv" environment_works create_environment
 step "Python requirements" requirements_current install_requirements base
 step "PyTorch" requirements_current install_torch torch
 case "$goal" in
+    test) step "TensorFlow" requirements_current install_tensorflow tensorflow ;;
+esac
+case "$goal" in
     cpp | test | bench) step "test requirements" requirements_current install_requirements test ;;
 esac
 case "$goal" in

@@ -108,6 +108,13 @@ Session::Together::~Together() {
   session_.engine_->let_go();
 }
 
+Session::Attention::Attention(Session& session) : session_(session) {
+  session_.engine_->attend();
+}
+Session::Attention::~Attention() {
+  session_.engine_->attend_no_more();
+}
+
 void Session::refuse(OpKind op, const std::string& name, std::int32_t process_set, const std::string& reason,
                      Caller caller) {
   const RankList members = engine_->process_set(process_set);

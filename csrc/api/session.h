@@ -71,6 +71,19 @@ class Session {
     Session& session_;
   };
 
+  /// While one of these lives, the session works as promptly as if a thread were blocked in `wait_until`: for
+  /// threads that wait for what Handle::report_to tells. Make it after submitting.
+  class Attention {
+   public:
+    explicit Attention(Session& session);
+    ~Attention();
+    Attention(const Attention&) = delete;
+    Attention& operator=(const Attention&) = delete;
+
+   private:
+    Session& session_;
+  };
+
   /// For a call that a front end refuses itself: takes its place, so that the other ranks get an error and do
   /// not wait. Does nothing where nobody can wait for this rank: it is no member, or there is no such set.
   void refuse(OpKind op, const std::string& name, std::int32_t process_set, const std::string& reason,

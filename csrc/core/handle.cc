@@ -10,6 +10,18 @@ bool Handle::wait_until(TimePoint deadline) {
   return changed_.wait_until(lock, deadline, [this] { return done(); });
 }
 
+void Handle::report_to(std::shared_ptr<Completions> completions, void* ticket) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!done()) {
+      completions_ = std::move(completions);
+      ticket_ = ticket;
+      return;
+    }
+  }
+  completions->push(ticket);
+}
+
 void Handle::succeed(std::vector<Output> outputs, std::int64_t value) {
   value_ = value;
   outputs_ = std::move(outputs);
@@ -22,11 +34,14 @@ void Handle::fail(const Error& error) {
 }
 
 void Handle::finish() {
+  std::shared_ptr<Completions> completions;
   {
     const std::lock_guard lock(mutex_);
     done_.store(true, std::memory_order_release);
+    completions = std::move(completions_);
   }
   changed_.notify_all();
+  if (completions != nullptr) completions->push(ticket_);
 }
 
 }  // namespace hora

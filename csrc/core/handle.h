@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/exception.h"
+#include "core/completions.h"
 #include "core/device_work.h"
 #include "core/request.h"
 #include "core/tensor_ref.h"
@@ -33,8 +34,8 @@ struct Output {
 /// The future of one submitted call.
 ///
 /// Lock map: error_, outputs_, value_, work_ -> written once before done_, read-only afterwards; waiting
-/// threads sleep on changed_ under mutex_. Completion happens on the engine's thread and runs no foreign
-/// code.
+/// threads sleep on changed_ under mutex_; completions_, ticket_ -> mutex_. Completion happens on the
+/// engine's thread and runs no foreign code.
 class Handle {
  public:
   explicit Handle(Key key, DeviceKind device = DeviceKind::kHost) : key_(std::move(key)), device_(device) {}
@@ -47,6 +48,9 @@ class Handle {
 
   /// Blocks until the operation is complete or the deadline has passed; says whether it is complete.
   bool wait_until(TimePoint deadline);
+
+  /// Pushes `ticket` to `completions` when the operation is complete, or now if it is. At most once.
+  void report_to(std::shared_ptr<Completions> completions, void* ticket);
 
   /// Once done: the error of a failed operation, or null.
   [[nodiscard]] const Error* error() const { return error_ ? &*error_ : nullptr; }
@@ -76,6 +80,8 @@ class Handle {
   std::atomic<bool> done_{false};
   std::mutex mutex_;
   std::condition_variable changed_;
+  std::shared_ptr<Completions> completions_;
+  void* ticket_ = nullptr;
 };
 
 using HandlePtr = std::shared_ptr<Handle>;

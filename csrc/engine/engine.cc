@@ -132,6 +132,10 @@ bool Engine::wait_until(Handle& handle, TimePoint deadline) {
   return done;
 }
 
+void Engine::attend() {
+  if (waiting_++ == 0) transport_->wake();
+}
+
 void Engine::help(const Handle& handle, TimePoint deadline) {
   if (uses_device_) return transport_->wake();
   std::unique_lock role(role_, std::try_to_lock);

@@ -73,6 +73,9 @@ class Engine {
   /// Blocks until the handle is complete or the deadline has passed; says whether it is complete. A thread
   /// that runs a batch meanwhile finishes it first.
   [[nodiscard]] bool wait_until(Handle& handle, TimePoint deadline);
+  /// See Session::Attention.
+  void attend();
+  void attend_no_more() { --waiting_; }
 
   /// See Session::allocate.
   [[nodiscard]] std::shared_ptr<std::byte[]> allocate(std::size_t bytes) const;

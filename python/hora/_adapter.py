@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 from hora import _core
 
-__all__ = ["Adapter", "Ref", "Tensor"]
+__all__ = ["Adapter", "Casts", "Ref", "Tensor"]
 
 Tensor = TypeVar("Tensor")
 
@@ -15,7 +15,19 @@ Tensor = TypeVar("Tensor")
 Ref = tuple[int, tuple[int, ...], int]
 
 
-class Adapter(Protocol[Tensor]):
+class Casts(Protocol[Tensor]):
+    """What a framework provides so that its tensors can be compressed."""
+
+    def dtype_name(self, tensor: Tensor) -> str:
+        """Return the dtype's name as in ``_core.DTYPES``, or the framework's own."""
+        ...
+
+    def cast(self, tensor: Tensor, dtype: str) -> Tensor:
+        """Convert to the dtype of this name; ``ValueError`` where the framework does not have it."""
+        ...
+
+
+class Adapter(Casts[Tensor], Protocol[Tensor]):
     """What a framework provides so that every collective works on its tensors."""
 
     def contiguous(self, tensor: Tensor, writable: bool = False) -> Tensor:
@@ -72,14 +84,6 @@ class Adapter(Protocol[Tensor]):
 
     def from_output(self, output: _core.Output, like: Tensor) -> Tensor:
         """Wrap memory that the core allocated, without a copy; dtype and device are those of ``like``."""
-        ...
-
-    def dtype_name(self, tensor: Tensor) -> str:
-        """Return the dtype's name as in ``_core.DTYPES``, or the framework's own."""
-        ...
-
-    def cast(self, tensor: Tensor, dtype: str) -> Tensor:
-        """Convert to the dtype of this name; ``ValueError`` where the framework does not have it."""
         ...
 
     def differentiable(self, tensor: Tensor) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Generic, Protocol
 
-from hora._adapter import Adapter, Tensor
+from hora._adapter import Casts, Tensor
 
 __all__ = ["CastCompressor", "Compressions", "Compressor", "NoneCompressor"]
 
@@ -60,7 +60,7 @@ class CastCompressor(Generic[Tensor]):
         Name of the dtype to send.
     """
 
-    def __init__(self, adapter: Adapter[Tensor], dtype: str) -> None:
+    def __init__(self, adapter: Casts[Tensor], dtype: str) -> None:
         self._adapter = adapter
         self.dtype = dtype
 
@@ -92,7 +92,7 @@ class Compressions(Generic[Tensor]):
         does not have the type.
     """
 
-    def __init__(self, adapter: Adapter[Tensor]) -> None:
+    def __init__(self, adapter: Casts[Tensor]) -> None:
         self.none = NoneCompressor
         self.fp16 = CastCompressor(adapter, "float16")
         self.bf16 = CastCompressor(adapter, "bfloat16")

@@ -11,10 +11,18 @@ import pytest
 
 import hora
 
-needs_torch = [
-    path.name for path in Path(__file__).parent.glob("test_*.py") if "import torch\n" in path.read_text()
+
+def files_that_need(package: str, line: str) -> list[str]:
+    """Return the test files with a line that fails where a package is not installed."""
+    if importlib.util.find_spec(package) is not None:
+        return []
+    return [path.name for path in Path(__file__).parent.glob("test_*.py") if line in path.read_text()]
+
+
+collect_ignore = [
+    *files_that_need("torch", "import torch\n"),
+    *files_that_need("tensorflow", "import tensorflow as tf\n"),
 ]
-collect_ignore = needs_torch if importlib.util.find_spec("torch") is None else []
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -5,12 +5,8 @@ from __future__ import annotations
 import doctest
 import importlib
 import inspect
-from types import ModuleType
 
 import pytest
-
-import hora
-import hora.torch
 
 MODULES = (
     "hora",
@@ -24,6 +20,13 @@ MODULES = (
     "hora.errors",
     "hora.numpy",
     "hora.process_sets",
+    "hora.tensorflow",
+    "hora.tensorflow.absent",
+    "hora.tensorflow.collectives",
+    "hora.tensorflow.functions",
+    "hora.tensorflow.reductions",
+    "hora.tensorflow.tape",
+    "hora.tensorflow.world",
     "hora.torch",
     "hora.torch.functions",
     "hora.torch.optimizer",
@@ -33,13 +36,18 @@ MODULES = (
 
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_run(name: str) -> None:
+    if name.startswith("hora.tensorflow"):
+        pytest.importorskip("tensorflow")
     results = doctest.testmod(importlib.import_module(name))
     assert results.attempted > 0
     assert results.failed == 0
 
 
-@pytest.mark.parametrize("module", [hora, hora.torch], ids=lambda module: module.__name__)
-def test_every_public_function_has_one(module: ModuleType) -> None:
+@pytest.mark.parametrize("name", ["hora", "hora.torch", "hora.tensorflow"])
+def test_every_public_function_has_one(name: str) -> None:
+    if name == "hora.tensorflow":
+        pytest.importorskip("tensorflow")
+    module = importlib.import_module(name)
     functions = [member for name in module.__all__ if inspect.isroutine(member := getattr(module, name))]
     assert len(functions) > 20
     assert [function.__name__ for function in functions if ">>>" not in (function.__doc__ or "")] == []

@@ -217,6 +217,21 @@ TEST(Session, calls_that_are_announced_together_travel_in_one_batch) {
   });
 }
 
+TEST(Session, with_attention_calls_complete_though_no_thread_waits_in_it) {
+  run_ranks(3, [](Session& session) {
+    const auto completions = std::make_shared<Completions>();
+    std::vector<float> values(10, 1.0f);
+    for (int round = 0; round < 20; ++round) {
+      const HandlePtr handle = session.submit(allreduce("x", ref(values)));
+      const Session::Attention attention(session);
+      handle->report_to(completions, handle.get());
+      EXPECT_THAT(completions->take(), testing::ElementsAre(handle.get()));
+      EXPECT_TRUE(handle->done());
+      session.release(*handle);
+    }
+  });
+}
+
 TEST(Session, counters_count_the_calls_of_this_rank_that_need_no_description) {
   run_ranks(2, [](Session& session) {
     std::vector<float> values(10);

@@ -1,5 +1,6 @@
 #include "core/handle.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -55,6 +56,22 @@ TEST(Handle, a_wait_ends_at_its_deadline) {
   Handle handle(Key{"x"});
   EXPECT_FALSE(handle.wait_until(Clock::now()));
   EXPECT_FALSE(handle.wait_until(Clock::now() + 2ms));
+}
+
+TEST(Handle, reports_its_completion_once) {
+  const auto completions = std::make_shared<Completions>();
+  Handle early(Key{"x"});
+  Handle late(Key{"y"});
+  early.succeed();
+  late.report_to(completions, &late);
+  early.report_to(completions, &early);
+  std::thread engine([&] { late.fail(Error(ErrorKind::kMismatch, "ranks differ")); });
+  std::vector<void*> tickets;
+  while (tickets.size() < 2) {
+    for (void* const ticket : completions->take()) tickets.push_back(ticket);
+  }
+  engine.join();
+  EXPECT_THAT(tickets, testing::UnorderedElementsAre(&early, &late));
 }
 
 TEST(Handle, completion_wakes_every_waiting_thread) {

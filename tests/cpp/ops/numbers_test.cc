@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -45,19 +46,20 @@ TEST(Numbers, rows_that_cannot_be_name_the_rank_that_told_them) {
   });
 }
 
-/// Tells others a number of its own instead of every number of rows.
+/// Tells others a number of its own instead of every number of rows, or of every pair of them.
 class LyingTransport final : public ForwardingTransport {
  public:
   LyingTransport(std::unique_ptr<Transport> inner, std::int64_t lie)
-      : ForwardingTransport(std::move(inner)), lie_(lie) {}
+      : ForwardingTransport(std::move(inner)), lie_{lie, lie} {}
 
   [[nodiscard]] Ticket send(int peer, int tag, std::span<const std::byte> data) override {
-    const bool is_number = tag != kStartTag && data.size() == sizeof lie_;
-    return ForwardingTransport::send(peer, tag, is_number ? std::as_bytes(std::span(&lie_, 1)) : data);
+    const std::size_t bytes = data.size();
+    const bool is_told = tag != kStartTag && (bytes == sizeof(lie_[0]) || bytes == sizeof lie_);
+    return ForwardingTransport::send(peer, tag, is_told ? std::as_bytes(std::span(lie_)).first(bytes) : data);
   }
 
  private:
-  const std::int64_t lie_;
+  const std::array<std::int64_t, 2> lie_;
 };
 
 class LyingRank : public ::testing::TestWithParam<OpKind> {};
@@ -72,9 +74,9 @@ TEST_P(LyingRank, fails_the_session_on_all_ranks_and_is_named) {
   };
   run_ranks(2,
             [](Session& session) {
-              std::vector<float> values(4, 1.0f);
+              std::vector<float> values(8, 1.0f);
               Call call = GetParam() == OpKind::kAllgather ? allgather("x", ref(values))
-                                                           : alltoall("x", ref(values), {2, 2});
+                                                           : alltoall("x", ref(values), {4, 4});
               const std::string error = error_of(session, std::move(call));
               EXPECT_THAT(error, HasSubstr("rank 1 sent what cannot be: -5 rows of 4 bytes"));
             },

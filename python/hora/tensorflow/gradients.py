@@ -1,0 +1,176 @@
+"""Reducing the gradients that a step has computed."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import tensorflow as tf
+
+from hora._arguments import Adasum, Average, Sum, choose_op, set_id
+from hora.compression import Compressor
+from hora.process_sets import ProcessSet
+from hora.tensorflow.call import Tensor, Terms, check_dtype, kernels
+from hora.tensorflow.sparse import allreduce_slices, check_slices
+
+__all__ = ["GradientRule", "Groups", "identity", "make_rule"]
+
+#: How large gradients are that a graph reduces in one operation: enough for its cost not to matter.
+RUN_BYTES = 4 << 20
+
+#: Lists of variables whose gradients are reduced together, or how many of them to make.
+Groups = int | Iterable[Iterable[Any]] | None
+
+
+def identity(variable: Any) -> int:
+    """Return what tells a variable from others; one of Keras is the variable of TensorFlow inside it."""
+    inner = getattr(variable, "value", None)
+    return id(inner if isinstance(inner, tf.Variable) else variable)
+
+
+@dataclass(frozen=True)
+class GradientRule:
+    """How gradients are reduced: the arguments of ``DistributedGradientTape``."""
+
+    reduction: int
+    prescale: float
+    postscale: float
+    compression: Compressor
+    sparse_as_dense: bool
+    groups: int | tuple[frozenset[int], ...] | None
+    process_set: ProcessSet
+    scale_local: bool
+
+    def reduce(self, variables: Sequence[Any], gradients: Sequence[Any], local: set[int]) -> list[Any]:
+        """Return the gradients, reduced over all ranks; those of ``local`` variables are not.
+
+        A gradient that is None stays so, on all ranks alike.
+        """
+        results = list(gradients)
+        if not self.process_set.included() or len(self.process_set.ranks) == 1:
+            return results
+        dense = []
+        for at, each in enumerate(gradients):
+            if each is None:
+                continue
+            if identity(variables[at]) in local:
+                results[at] = self.local(each)
+            elif isinstance(each, tf.IndexedSlices) and not self.sparse_as_dense:
+                results[at] = self.reduce_slices(each, at)
+            else:
+                dense.append(at)
+        for batch in self.batches(dense, variables, gradients):
+            reduced = self.reduce_together([gradients[at] for at in batch], batch[0])
+            for at, result in zip(batch, reduced, strict=True):
+                results[at] = result
+        return results
+
+    def local(self, gradient: Any) -> Any:
+        """Return the gradient of a variable that is this rank's own."""
+        share = 1.0 / len(self.process_set.ranks) if self.scale_local else 1.0
+        if isinstance(gradient, tf.IndexedSlices):
+            values = gradient.values * tf.cast(share, gradient.dtype)
+            return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
+        return gradient * tf.cast(share, gradient.dtype)
+
+    def reduce_slices(self, gradient: tf.IndexedSlices, number: int) -> tf.IndexedSlices:
+        """Reduce one gradient by gathering its slices."""
+        terms = replace(self.terms(f"gradient_{number}"), prescale=1.0, postscale=1.0)
+        check_slices(gradient, terms)
+        return allreduce_slices(gradient, terms, self.compression)
+
+    def terms(self, node: str) -> Terms:
+        """Return the terms of one reduction, whose node in a graph is called so."""
+        return Terms(None, set_id(self.process_set), self.reduction, self.prescale, self.postscale, node=node)
+
+    def batches(
+        self, dense: list[int], variables: Sequence[Any], gradients: Sequence[Any]
+    ) -> list[list[int]]:
+        """Return which gradients are reduced in one operation.
+
+        Where nothing is asked for: in eager mode all, since they are there at once; in a graph neighbours,
+        whose reduction then begins while the rest is computed.
+        """
+        if not dense:
+            return []
+        if self.groups is None:
+            return [dense] if tf.executing_eagerly() else neighbours(dense, variables, gradients)
+        if isinstance(self.groups, int):
+            count = min(self.groups, len(dense))
+            borders = [len(dense) * number // count for number in range(count + 1)]
+            return [dense[first:last] for first, last in itertools.pairwise(borders)]
+        grouped = [[at for at in dense if identity(variables[at]) in group] for group in self.groups]
+        alone = set(dense).difference(*grouped)
+        return [batch for batch in grouped if batch] + [[at] for at in dense if at in alone]
+
+    def reduce_together(self, gradients: list[Any], number: int) -> list[Tensor]:
+        """Reduce dense gradients in one operation."""
+        pairs = [self.compression.compress(check_dtype(tf.convert_to_tensor(each))) for each in gradients]
+        results = kernels().allreduce([sent for sent, _ in pairs], self.terms(f"gradient_{number}"))
+        return [
+            self.compression.decompress(result, context)
+            for result, (_, context) in zip(results, pairs, strict=True)
+        ]
+
+
+def neighbours(dense: list[int], variables: Sequence[Any], gradients: Sequence[Any]) -> list[list[int]]:
+    """Return runs of gradients that are small together; one of unknown size goes alone.
+
+    Sizes are those of variables, so that all ranks form the same runs, whatever batch they trace for.
+    """
+    runs: list[list[int]] = []
+    room = 0
+    for at in dense:
+        count = tf.TensorShape(variables[at].shape).num_elements()
+        size = RUN_BYTES if count is None else count * gradients[at].dtype.size
+        if size > room:
+            runs.append([])
+            room = RUN_BYTES
+        runs[-1].append(at)
+        room -= size
+    return runs
+
+
+def make_rule(
+    compression: Compressor,
+    sparse_as_dense: bool,
+    op: int,
+    gradient_predivide_factor: float,
+    num_groups: int,
+    groups: Groups,
+    process_set: ProcessSet,
+    scale_local_gradients: bool,
+) -> GradientRule:
+    """Check the arguments."""
+    reduction = choose_op(None, op)
+    if reduction not in (Average, Sum, Adasum):
+        raise ValueError("gradients are reduced with op=Average, op=Sum or op=Adasum")
+    factor = float(gradient_predivide_factor)
+    if factor != 1.0 and reduction != Average:
+        raise ValueError("gradient_predivide_factor needs op=Average")
+    if num_groups < 0 or (isinstance(groups, int) and groups < 0):
+        raise ValueError("the number of groups is negative")
+    set_id(process_set)
+    return GradientRule(
+        reduction,
+        1.0 / factor,
+        factor,
+        compression,
+        sparse_as_dense,
+        read_groups(num_groups if groups is None else groups),
+        process_set,
+        scale_local_gradients,
+    )
+
+
+def read_groups(groups: int | Iterable[Iterable[Any]]) -> int | tuple[frozenset[int], ...] | None:
+    """Return groups of variables, or how many to make; 0 asks for none."""
+    if isinstance(groups, int):
+        return groups or None
+    chosen = [[identity(variable) for variable in group] for group in groups]
+    every = list(itertools.chain(*chosen))
+    if len(set(every)) != len(every):
+        raise ValueError("a variable is in groups twice")
+    return tuple(map(frozenset, chosen))
