@@ -164,7 +164,7 @@ def test_news_of_a_peers_failure_are_one_line() -> None:
     ending = run(program, **RECOVERY)
     assert ending.output.count("Traceback (most recent call last)") == 1, ending.output
     lines = re.findall(
-        r"\[hora\] this rank ends, too: .*rank 1 failed: ValueError: no such batch.*", ending.output
+        r"\[hora rank \d/3\] this rank ends, too: .*rank 1 failed: ValueError: no such batch.*", ending.output
     )
     assert len(lines) == RANKS - 1, ending.output
 
