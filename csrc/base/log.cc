@@ -35,7 +35,7 @@ void log_error(std::string_view text) {
 
 void configure_log(const std::string& level, int rank, int size) {
   log().set_level(spdlog::level::from_str(level));
-  log().set_pattern(fmt::format("[%H:%M:%S.%e] [hora rank {}/{}] [%l] %v", rank, size));
+  log().set_pattern(fmt::format("[hora rank {}/{}] [%H:%M:%S.%e] [%l] %v", rank, size));
 }
 
 void print_line(std::string_view text, int rank, int size) {

@@ -80,7 +80,10 @@ Engine::Engine(std::unique_ptr<Transport> transport, const Settings& settings)
                                               [this](const Key& key) { return caller_of(key); })),
                 counters_, faults_),
       process_sets_(topology().size()),
-      stalls_(settings.stalls, settings.main_thread_stack, topology().rank(), exchange_, process_sets_),
+      stalls_(
+          settings.stalls, settings.main_thread_stack,
+          [this](int rank) { return Tree(topology(), rank, kTreeArity).parent(); }, topology().rank(),
+          exchange_, process_sets_),
       losses_(*transport_),
       reach_(*transport_),
       leave_limit_(settings.leave_limit),

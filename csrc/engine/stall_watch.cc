@@ -47,10 +47,11 @@ std::string indented(const std::string& text) {
 
 }  // namespace
 
-StallWatch::StallWatch(const StallTimes& times, MainThreadStack stack, int rank, Exchange& exchange,
-                       const ProcessSets& process_sets)
+StallWatch::StallWatch(const StallTimes& times, MainThreadStack stack, ParentOf parent_of, int rank,
+                       Exchange& exchange, const ProcessSets& process_sets)
     : times_(times),
       stack_(std::move(stack)),
+      parent_of_(std::move(parent_of)),
       rank_(rank),
       exchange_(exchange),
       process_sets_(process_sets) {}
@@ -143,9 +144,15 @@ std::vector<int> StallWatch::suspects(const Notice& notice) const {
   for (const LastingBatch& batch : notice.batches) {
     if (const RankList members = process_sets_.find(batch.process_set)) ranks.merge(RankSet(*members));
   }
-  std::vector<int> all = ranks.to_vector();
-  if (all.size() > kMostAsked) all.resize(kMostAsked);
-  return all;
+  std::vector<int> asked = ranks.to_vector();
+  if (asked.size() > kMostAsked) asked.resize(kMostAsked);
+  // Those through which these answer, too: where one is silent, nothing is known of the ranks behind it.
+  std::vector<int> all = asked;
+  for (const int rank : asked) {
+    for (std::optional<int> above = parent_of_(rank); above && *above != rank_; above = parent_of_(*above))
+      all.push_back(*above);
+  }
+  return RankSet(std::move(all)).to_vector();
 }
 
 void StallWatch::end_notice() {
@@ -157,7 +164,7 @@ void StallWatch::end_notice() {
     // It may have been made meanwhile.
     if (!is_over(call.seconds) || !exchange_.is_stalled(call.key)) continue;
     fail(call.missing.lowest(), fmt::format("stalled: {} has waited for {} for {} s", call_text(call),
-                                            ranks_text(call.missing), call.seconds));
+                                            missing_text(call.missing, notice), call.seconds));
   }
   if (notice.batches.empty()) return;
   std::vector<int> silent = notice.asked;
@@ -171,7 +178,7 @@ std::string StallWatch::text_of(const Notice& notice) const {
   std::string text = "stalled:";
   for (const StalledCall& call : notice.calls) {
     text += fmt::format("\n  {} has waited {} s for {}; made by {}", call_text(call), call.seconds,
-                        ranks_text(call.missing), ranks_text(call.made_by));
+                        missing_text(call.missing, notice), ranks_text(call.made_by));
   }
   if (notice.more_calls > 0) text += fmt::format("\n  and {} more calls", notice.more_calls);
   for (const LastingBatch& batch : notice.batches)
@@ -185,8 +192,30 @@ std::string StallWatch::text_of(const Notice& notice) const {
   return text;
 }
 
+/// The one farthest from the rank.
+std::optional<int> StallWatch::silent_above(int rank, const Notice& notice) const {
+  std::optional<int> silent;
+  for (std::optional<int> above = parent_of_(rank); above && *above != rank_; above = parent_of_(*above)) {
+    if (!notice.answers.contains(*above)) silent = above;
+  }
+  return silent;
+}
+
+std::string StallWatch::missing_text(const RankSet& missing, const Notice& notice) const {
+  std::vector<int> certain = missing.to_vector();
+  const auto is_certain = [&](int rank) { return !silent_above(rank, notice); };
+  const auto end = std::stable_partition(certain.begin(), certain.end(), is_certain);
+  const RankSet unknown(std::vector<int>(end, certain.end()));
+  certain.erase(end, certain.end());
+  if (unknown.size() == 0) return ranks_text(missing);
+  const std::string perhaps = "perhaps " + ranks_text(unknown);
+  return certain.empty() ? perhaps : fmt::format("{} and {}", ranks_text(RankSet(certain)), perhaps);
+}
+
 /// Empty for a rank that only waits for the others.
-std::string StallWatch::text_of_rank(int rank, const Notice& notice) {
+std::string StallWatch::text_of_rank(int rank, const Notice& notice) const {
+  if (const auto above = silent_above(rank, notice))
+    return fmt::format("rank {} cannot be asked, because rank {} does not answer", rank, *above);
   const auto found = notice.answers.find(rank);
   if (found == notice.answers.end())
     return fmt::format("rank {} does not answer: its process is stopped, or its host does not run it", rank);

@@ -46,7 +46,9 @@ class AtBatch {
 class StallWatch {
  public:
   using MainThreadStack = std::function<std::string(Duration at_most)>;
-  StallWatch(const StallTimes& times, MainThreadStack stack, int rank, Exchange& exchange,
+  /// The rank through which another agrees with the others; none for rank 0.
+  using ParentOf = std::function<std::optional<int>(int rank)>;
+  StallWatch(const StallTimes& times, MainThreadStack stack, ParentOf parent_of, int rank, Exchange& exchange,
              const ProcessSets& process_sets);
 
   /// To be called every now and then while nothing happens. Throws Error(kSessionFailed), with the failure
@@ -77,10 +79,13 @@ class StallWatch {
   [[nodiscard]] bool is_early(std::uint64_t seconds) const;
   [[nodiscard]] std::vector<int> suspects(const Notice& notice) const;
   [[nodiscard]] std::string text_of(const Notice& notice) const;
-  [[nodiscard]] static std::string text_of_rank(int rank, const Notice& notice);
+  [[nodiscard]] std::string text_of_rank(int rank, const Notice& notice) const;
+  [[nodiscard]] std::optional<int> silent_above(int rank, const Notice& notice) const;
+  [[nodiscard]] std::string missing_text(const RankSet& missing, const Notice& notice) const;
 
   const StallTimes times_;
   const MainThreadStack stack_;  ///< may be empty
+  const ParentOf parent_of_;
   const int rank_;
   Exchange& exchange_;
   const ProcessSets& process_sets_;

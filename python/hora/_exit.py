@@ -145,8 +145,8 @@ def is_usual_exit(function: object) -> bool:
 
 process_exit = ProcessExit()
 
-# Before a program looks it up, for `sys.exit(main())` does so before `main` calls init. A script may have done
-# so already; `exit` and `quit` are there without an import.
+# Before a program looks it up, for `sys.exit(main())` does so before `main` calls init. A script may have
+# done so already; `exit` and `quit` are there without an import.
 if isinstance(sys.exit, BuiltinFunctionType) and not hasattr(sys, "ps1"):
     for names in (vars(builtins), vars(sys.modules.get("__main__", builtins))):
         names.update({name: exit_and_tell for name in ("exit", "quit") if is_usual_exit(names.get(name))})

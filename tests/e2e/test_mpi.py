@@ -244,7 +244,8 @@ def test_a_lone_rank_says_nothing() -> None:
 def test_lines_of_the_log_name_rank_and_size() -> None:
     ending = run_script(f"import hora\nhora.init()\n{WORK}{DONE}", 2, environment={"HOROVOD_CYCLE_TIME": "1"})
     assert_clean(ending, 2)
-    assert re.search(r"\[hora rank 0/2\] \[warning\] .*HOROVOD_CYCLE_TIME", ending.output), ending.output
+    line = r"^\[hora rank 0/2\] \[[0-9:.]+\] \[warning\] .*HOROVOD_CYCLE_TIME"
+    assert re.search(line, ending.output, re.MULTILINE), ending.output
 
 
 def test_rank_that_never_calls_init() -> None:

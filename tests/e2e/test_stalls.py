@@ -8,7 +8,7 @@ import pytest
 from harness.mpirun import RECOVERY, Ending, run_to_end
 
 PROLOGUE = """
-import os, signal, subprocess, sys, threading, time
+import ctypes, os, signal, subprocess, sys, threading, time
 import numpy
 import hora
 import hora.numpy as hvd
@@ -21,7 +21,10 @@ def summed(name):
     return hvd.allreduce(numpy.ones(1), name=name, op=hora.Sum)[0]
 
 def take_a_nap(seconds):
-    time.sleep(seconds)
+    '''With the interpreter lock.'''
+    end = time.time() + seconds
+    while time.time() < end:
+        ctypes.PyDLL(None).usleep(200_000)
 
 def stop_for(seconds):
     '''This process stops, another lets it go on.'''
@@ -71,7 +74,9 @@ def test_notice_has_the_calls_the_missing_ranks_and_what_they_do(split: str) -> 
 @pytest.mark.parametrize(("warning", "nap", "least", "most"), [(2, 8.2, 3, 4), (20, 3, 0, 0), (0, 3, 0, 0)])
 def test_one_notice_in_each_interval(warning: int, nap: float, least: int, most: int) -> None:
     program = LATE.replace("rank == 2", "rank == 1").replace("NAP", str(nap))
-    ending = run(program, 2, HORA_STALL_WARNING_SECONDS=str(warning))
+    # Without effect, but where ours would not be read.
+    settings = {"HORA_STALL_WARNING_SECONDS": str(warning), "HOROVOD_STALL_CHECK_TIME_SECONDS": "1"}
+    ending = run(program, 2, **settings)
     assert ending.code == 0, ending.output
     assert least <= len(notices(ending)) <= most, ending.output
 
@@ -138,6 +143,35 @@ def test_a_stopped_rank_is_named_and_the_job_goes_on(stopped: int) -> None:
     assert re.search(rf"rank {stopped}\b.* does not answer: its process is stopped", ending.output), (
         ending.output
     )
+
+
+def test_nothing_is_said_of_ranks_behind_one_that_is_stopped() -> None:
+    """Rank 2 has made the call, but can tell so only through rank 1."""
+    ending = run(STOPPED.replace("STOPPED", "1"), HORA_STALL_WARNING_SECONDS="1", HORA_HOST_SPLIT="1,2")
+    assert ending.code == 0, ending.output
+    notice = notices(ending)[0]
+    assert "has waited 1 s for rank 1 and perhaps rank 2; made by rank 0" in notice
+    assert "rank 1 does not answer: its process is stopped" in notice
+    assert "rank 2 cannot be asked, because rank 1 does not answer" in notice
+
+
+@pytest.mark.parametrize("stopped", [0, 1, 2])
+def test_a_job_with_a_stopped_rank_ends_after_the_time_to_abort(stopped: int) -> None:
+    program = f"""
+if rank == {stopped}:
+    stop_for(12)
+try:
+    summed("a")
+except HorovodInternalError as error:
+    say(f"told after {{time.time() - start:.2f}} s: {{error}}")
+os._exit(4)
+"""
+    ending = run(program, HORA_STALL_WARNING_SECONDS="0", HORA_STALL_ABORT_SECONDS="3", **RECOVERY)
+    for rank in {0, 1, 2} - {stopped}:
+        found = re.search(rf"rank {rank}: told after ([0-9.]+) s: (.*)", ending.output)
+        assert found, ending.output
+        assert re.search(rf"rank {stopped}\b", found[2]), ending.output
+        assert float(found[1]) < 9
 
 
 WITHIN_A_COLLECTIVE = """
