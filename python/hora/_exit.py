@@ -13,7 +13,7 @@ from types import BuiltinFunctionType, TracebackType
 from typing import Any, NoReturn
 
 from hora import _core
-from hora.errors import HorovodInternalError
+from hora.errors import HorovodInternalError, NotInitializedError
 
 __all__ = ["process_exit"]
 
@@ -78,7 +78,9 @@ class ProcessExit:
 
     def _is_news_of_peer(self, error: BaseException) -> bool:
         """Say whether the session told this rank why it failed elsewhere."""
-        return isinstance(error, HorovodInternalError) and (self._has_heard or _core.failed_elsewhere())
+        if not isinstance(error, HorovodInternalError) or isinstance(error, NotInitializedError):
+            return False
+        return self._has_heard or _core.failed_elsewhere()
 
     def _on_uncaught(
         self, kind: type[BaseException], error: BaseException, where: TracebackType | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from harness.mpirun import RECOVERY, Ending, run_to_end
+from harness.mpirun import RECOVERY, WITH_CODE, Ending, run_to_end
 
 RANKS = 3
 LOST = 1
@@ -89,13 +89,13 @@ def run(program: str, ranks: int = RANKS, limit_s: float = 20, **settings: str) 
     return run_to_end(PROLOGUE + program, ranks, limit_s, settings)
 
 
-def assert_told(ending: Ending, survivors: list[int], *words: str) -> None:
+def assert_told(ending: Ending, survivors: list[int], *words: str, lost: int = LOST) -> None:
     """Every survivor was told in time, and by itself."""
     for rank in survivors:
         found = re.search(rf"rank {rank}: told after ([0-9.]+) s: (.*)", ending.output)
         assert found, f"rank {rank} was not told\n{ending.output}"
         assert float(found[1]) < TOLD_WITHIN_S, ending.output
-        assert re.search(rf"rank {LOST} (failed|left the job): ", found[2]), ending.output
+        assert re.search(rf"rank {lost} (failed|left the job): ", found[2]), ending.output
         assert all(word in found[2] for word in words), ending.output
 
 
@@ -126,14 +126,67 @@ def test_survivors_learn_it_without_shared_memory() -> None:
     assert_told(ending, [0, 2])
 
 
+# What tells the cause where the launcher ends the survivors: itself, or the rank.
+PRINTED = {
+    "kill": "signal 9",
+    "segfault": "signal 11",
+    "abort": "signal 6",
+    "terminate": "signal 15",
+    "exit": "ends with exit code 3",
+    "exit without import": "ends with exit code 3",
+    "exit with a text": "no such file",
+    "exception": "ValueError: no such batch",
+    "shutdown at last": "ValueError: no such batch",
+}
+
+
 @pytest.mark.parametrize("end", ENDS)
 def test_plain_mpirun_ends_the_job_and_the_cause_is_printed(end: str) -> None:
     ending = run(lose_one(ENDS[end][0], "in a collective").replace("os._exit(4)", "sys.exit(4)"))
     assert ending.code != 0
     assert ending.seconds < ENDED_WITHIN_S
     assert re.search(rf"rank {LOST}\b|,{LOST}\]", ending.output), ending.output
-    if end == "exception":
+    if end in PRINTED:
+        assert PRINTED[end] in ending.output
+    if "ValueError" in ENDS[end][0]:
         assert ending.output.count("Traceback (most recent call last)") == 1, ending.output
+
+
+@pytest.mark.parametrize("end", ["kill", "exception"])
+@pytest.mark.parametrize(("lost", "split"), [(0, ""), (2, ""), (0, "1,2"), (1, "1,2"), (2, "1,2")])
+def test_any_rank_may_be_lost(lost: int, split: str, end: str) -> None:
+    """Among them the root of agreement, and a rank through which another agrees."""
+    program = f"LOST = {lost}\n" + lose_one(ENDS[end][0], "in a collective")
+    ending = run(program, HORA_HOST_SPLIT=split, **RECOVERY)
+    assert_told(ending, [rank for rank in range(RANKS) if rank != lost], lost=lost)
+    assert ending.seconds < ENDED_WITHIN_S
+
+
+# How a survivor goes on, and its exit code.
+AFTERWARDS = {
+    "to its end": ("told(3, start)", 0),
+    "to an exit code": ("told(3, start)\nsys.exit(5)", 5),
+    "with the error": ("time.sleep(0.5)\nhvd.allreduce(numpy.ones(4), name='x')", 1),
+    "to another start": (
+        "told(3, start)\nhora.shutdown()\ntry:\n    hora.init()\n"
+        "except RuntimeError as error:\n    sys.stdout.write(f'refused: {error}\\n')",
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize("afterwards", AFTERWARDS)
+def test_survivors_end_by_themselves_with_their_own_code(afterwards: str) -> None:
+    action, code = AFTERWARDS[afterwards]
+    program = f"start = time.time()\nif rank == LOST:\n    {ENDS['kill'][0]}\n{action}\n"
+    ending = run_to_end(PROLOGUE + program, RANKS, 20, RECOVERY, WITH_CODE)
+    for rank in (0, 2):
+        assert f"rank {rank} ended with code {code}" in ending.output
+    assert f"rank {LOST} ended with code 137" in ending.output
+    assert ending.seconds < ENDED_WITHIN_S
+    if afterwards == "to another start":
+        assert ending.output.count("refused: ") == 2
+        assert "start the job again" in ending.output
 
 
 IN_THE_MIDDLE = """

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,14 @@ from harness import processes
 SHARED_MEMORY = Path("/dev/shm")
 # Open MPI 4.1 and 5 then leave the other ranks alone when one dies, as other launchers do.
 RECOVERY = {"OMPI_MCA_orte_enable_recovery": "1", "PRTE_MCA_prte_enable_recovery": "1"}
+
+
+# Put before a rank's command; says how that ended.
+WITH_CODE = (
+    *("sh", "-c"),
+    '"$@"; code=$?; echo "rank $OMPI_COMM_WORLD_RANK ended with code $code"; exit $code',
+    "sh",
+)
 
 
 def mpirun(ranks: int) -> list[str]:
@@ -49,13 +57,14 @@ def run_script(
     limit_s: float = 40.0,
     python: Path | str = sys.executable,
     environment: Mapping[str, str] | None = None,
+    under: Sequence[str] = (),
 ) -> Ending:
     """Run the text of a Python script on `ranks` ranks (0: without `mpirun`), then end what is left of it.
 
     If it hangs, the output ends with the stacks of all its processes.
     """
     mark = uuid.uuid4().hex
-    command = [*(mpirun(ranks) if ranks else []), str(python), "-c", script]
+    command = [*(mpirun(ranks) if ranks else []), *under, str(python), "-c", script]
     settings = {
         processes.MARK: mark,
         "PYTHONUNBUFFERED": "1",
@@ -81,14 +90,16 @@ def run_script(
         processes.end_all(mark)
 
 
-def run_to_end(script: str, ranks: int, limit_s: float, environment: Mapping[str, str]) -> Ending:
+def run_to_end(
+    script: str, ranks: int, limit_s: float, environment: Mapping[str, str], under: Sequence[str] = ()
+) -> Ending:
     """Run a script that has to end by itself and to leave no process and no shared memory."""
-    before = set(SHARED_MEMORY.glob("*hora*"))
-    ending = run_script(script, ranks, limit_s, environment=environment)
+    before = set(SHARED_MEMORY.iterdir())
+    ending = run_script(script, ranks, limit_s, environment=environment, under=under)
     print(f"{ending.seconds:.1f} s, code {ending.code}\n{ending.output}")
     assert ending.code is not None, f"hangs\n{ending.output}"
     assert ending.left == []
-    assert set(SHARED_MEMORY.glob("*hora*")) <= before
+    assert set(SHARED_MEMORY.iterdir()) <= before
     return ending
 
 
