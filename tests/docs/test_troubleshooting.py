@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "troubleshooting.md"
-SOURCES = [*(ROOT / "csrc").rglob("*.cc"), *(ROOT / "python" / "hora").rglob("*.py")]
+SOURCES = [*(ROOT / "csrc").rglob("*.[ch]*"), *(ROOT / "python" / "hora").rglob("*.py")]
 PLACEHOLDER = re.compile(r"\{[^{}\n;]{0,40}\}")
 
 
