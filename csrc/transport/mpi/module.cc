@@ -32,8 +32,8 @@ bool is_finalized() {
   return finalized != 0;
 }
 
-/// A forked child leaves its parent's MPI alone, and so does a process that has failed or whose job is broken:
-/// MPI_Finalize waits for all ranks, and a launcher ends the others when one ends without it.
+/// A forked child leaves its parent's MPI alone, and so does a process that has failed or whose job is
+/// broken: MPI_Finalize waits for all ranks, and a launcher ends the others when one ends without it.
 void finalize_at_exit(int status, void*) {
   const bool is_orderly = status == 0 && !own_mpi.abandoned;
   if (is_orderly && own_mpi.process == getpid() && !is_finalized()) MPI_Finalize();
