@@ -290,7 +290,7 @@ bool Engine::advance(bool engine_is_free) {
   if (gives_up_) raise(ErrorKind::kSessionFailed, "{}", reason_to_give_up_);
   worked |= exchange_.step(engine_is_free, unfinished());
   if (exchange_.failure) raise(ErrorKind::kSessionFailed, "{}", exchange_.failure->reason);
-  if (leave_announced_ && !runs_on_device_ && Clock::now() > leave_deadline_) {
+  if (leave_announced_ && !exchange_.departure && !runs_on_device_ && Clock::now() > leave_deadline_) {
     raise(ErrorKind::kSessionFailed, "the other ranks did not answer within {:.0f} s",
           std::chrono::duration<double>(leave_limit_).count());
   }
@@ -478,13 +478,19 @@ std::optional<OnDevice> Engine::first_on_device() const {
   return std::nullopt;
 }
 
-/// No rank may end before all have said goodbye.
 void Engine::look_for_losses(TimePoint now) {
   losses_.look(now);
-  const Loss* const lost = losses_.first(now);
+  const Loss* const lost = exchange_.departure ? lost_in_batch(now) : losses_.first(now);
   if (lost == nullptr) return;
   exchange_.failure = Failure{lost->rank, lost->how};
   raise(ErrorKind::kSessionFailed, "{}", lost->how);
+}
+
+/// Ranks that have departed do not wait for ever for those that still work.
+const Loss* Engine::lost_in_batch(TimePoint now) const {
+  if (doing_.batch == nullptr) return nullptr;
+  const RankList members = process_sets_.find(doing_.batch->process_set());
+  return members == nullptr ? nullptr : losses_.first_of(*members, now);
 }
 
 bool Engine::caller_waits() const {

@@ -123,6 +123,7 @@ class Engine {
   [[nodiscard]] const Placement& placement_of(std::int32_t process_set);
   void depart(const Departure& departure);
   void wait_for_departures();
+  [[nodiscard]] const Loss* lost_in_batch(TimePoint now) const;
   void fail(const Failure& failure);
   void end(const Error& reason);
   void check_parked(const Batch& batch) const;

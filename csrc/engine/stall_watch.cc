@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/error.h"
@@ -22,6 +23,16 @@ constexpr std::size_t kMostDescribed = 8;
 
 std::string ranks_text(const RankSet& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", ranks.to_string());
+}
+
+std::string missing_text(const RankSet& missing, const std::map<int, int>& behind) {
+  std::vector<int> certain = missing.to_vector();
+  std::vector<int> unknown;
+  std::ranges::copy_if(certain, std::back_inserter(unknown), [&](int rank) { return behind.contains(rank); });
+  std::erase_if(certain, [&](int rank) { return behind.contains(rank); });
+  if (unknown.empty()) return ranks_text(missing);
+  const std::string perhaps = "perhaps " + ranks_text(RankSet(unknown));
+  return certain.empty() ? perhaps : fmt::format("{} and {}", ranks_text(RankSet(certain)), perhaps);
 }
 
 std::string call_text(const StalledCall& call) {
@@ -156,7 +167,8 @@ std::vector<int> StallWatch::suspects(const Notice& notice) const {
 }
 
 void StallWatch::end_notice() {
-  const Notice notice = std::exchange(notice_, std::nullopt).value();
+  Notice notice = std::exchange(notice_, std::nullopt).value();
+  notice.behind = find_behind(notice);
   const std::string text = text_of(notice);
   log_warning(text);
   if (!notice.is_over) return;
@@ -164,7 +176,7 @@ void StallWatch::end_notice() {
     // It may have been made meanwhile.
     if (!is_over(call.seconds) || !exchange_.is_stalled(call.key)) continue;
     fail(call.missing.lowest(), fmt::format("stalled: {} has waited for {} for {} s", call_text(call),
-                                            missing_text(call.missing, notice), call.seconds));
+                                            missing_text(call.missing, notice.behind), call.seconds));
   }
   if (notice.batches.empty()) return;
   std::vector<int> silent = notice.asked;
@@ -178,7 +190,7 @@ std::string StallWatch::text_of(const Notice& notice) const {
   std::string text = "stalled:";
   for (const StalledCall& call : notice.calls) {
     text += fmt::format("\n  {} has waited {} s for {}; made by {}", call_text(call), call.seconds,
-                        missing_text(call.missing, notice), ranks_text(call.made_by));
+                        missing_text(call.missing, notice.behind), ranks_text(call.made_by));
   }
   if (notice.more_calls > 0) text += fmt::format("\n  and {} more calls", notice.more_calls);
   for (const LastingBatch& batch : notice.batches)
@@ -192,30 +204,23 @@ std::string StallWatch::text_of(const Notice& notice) const {
   return text;
 }
 
-/// The one farthest from the rank.
-std::optional<int> StallWatch::silent_above(int rank, const Notice& notice) const {
-  std::optional<int> silent;
-  for (std::optional<int> above = parent_of_(rank); above && *above != rank_; above = parent_of_(*above)) {
-    if (!notice.answers.contains(*above)) silent = above;
+/// Each with the silent rank that is farthest from it.
+std::map<int, int> StallWatch::find_behind(const Notice& notice) const {
+  std::map<int, int> behind;
+  const auto is_silent = [&](int rank) { return !notice.answers.contains(rank); };
+  if (std::ranges::none_of(notice.asked, is_silent)) return behind;
+  for (const int rank : notice.asked) {
+    for (std::optional<int> above = parent_of_(rank); above && *above != rank_; above = parent_of_(*above)) {
+      if (is_silent(*above)) behind[rank] = *above;
+    }
   }
-  return silent;
-}
-
-std::string StallWatch::missing_text(const RankSet& missing, const Notice& notice) const {
-  std::vector<int> certain = missing.to_vector();
-  const auto is_certain = [&](int rank) { return !silent_above(rank, notice); };
-  const auto end = std::stable_partition(certain.begin(), certain.end(), is_certain);
-  const RankSet unknown(std::vector<int>(end, certain.end()));
-  certain.erase(end, certain.end());
-  if (unknown.size() == 0) return ranks_text(missing);
-  const std::string perhaps = "perhaps " + ranks_text(unknown);
-  return certain.empty() ? perhaps : fmt::format("{} and {}", ranks_text(RankSet(certain)), perhaps);
+  return behind;
 }
 
 /// Empty for a rank that only waits for the others.
-std::string StallWatch::text_of_rank(int rank, const Notice& notice) const {
-  if (const auto above = silent_above(rank, notice))
-    return fmt::format("rank {} cannot be asked, because rank {} does not answer", rank, *above);
+std::string StallWatch::text_of_rank(int rank, const Notice& notice) {
+  if (const auto before = notice.behind.find(rank); before != notice.behind.end())
+    return fmt::format("rank {} cannot be asked, because rank {} does not answer", rank, before->second);
   const auto found = notice.answers.find(rank);
   if (found == notice.answers.end())
     return fmt::format("rank {} does not answer: its process is stopped, or its host does not run it", rank);

@@ -67,6 +67,7 @@ class StallWatch {
     std::vector<int> asked;
     std::map<int, Answer> answers;
     TimePoint deadline;
+    std::map<int, int> behind{};  ///< those that could not be asked, and the silent rank before each
   };
 
   void tell_of_batch(TimePoint now, const Doing& doing);
@@ -79,9 +80,8 @@ class StallWatch {
   [[nodiscard]] bool is_early(std::uint64_t seconds) const;
   [[nodiscard]] std::vector<int> suspects(const Notice& notice) const;
   [[nodiscard]] std::string text_of(const Notice& notice) const;
-  [[nodiscard]] std::string text_of_rank(int rank, const Notice& notice) const;
-  [[nodiscard]] std::optional<int> silent_above(int rank, const Notice& notice) const;
-  [[nodiscard]] std::string missing_text(const RankSet& missing, const Notice& notice) const;
+  [[nodiscard]] static std::string text_of_rank(int rank, const Notice& notice);
+  [[nodiscard]] std::map<int, int> find_behind(const Notice& notice) const;
 
   const StallTimes times_;
   const MainThreadStack stack_;  ///< may be empty

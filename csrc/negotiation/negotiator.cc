@@ -605,7 +605,7 @@ void Negotiator::say_goodbye() {
 
 /// Upwards, once the whole subtree has said it; then the root says it downwards.
 void Negotiator::pass_goodbye() {
-  if (failed_ || !departs_ || departed_children_ < tree_.children().size()) return;
+  if (failed_ || !departs_ || departed_.size() < tree_.children().size()) return;
   if (tree_.is_root()) return depart_with_all();
   outputs_.messages.push_back({*tree_.parent(), encode_goodbye()});
 }
@@ -620,9 +620,9 @@ void Negotiator::receive_goodbye(int peer) {
     if (!departs_) raise(ErrorKind::kSessionFailed, "it says goodbye before this rank has");
     return depart_with_all();
   }
-  static_cast<void>(child_number(peer));
-  if (departed_children_++ == tree_.children().size())
-    raise(ErrorKind::kSessionFailed, "it says goodbye twice");
+  const Source child = child_number(peer);
+  if (std::ranges::count(departed_, child) > 0) raise(ErrorKind::kSessionFailed, "it says goodbye twice");
+  departed_.push_back(child);
   pass_goodbye();
 }
 

@@ -269,7 +269,7 @@ class Negotiator {
   bool closed_ = false;                 // a departure or a failure has passed
   bool failed_ = false;                 // a failure has passed
   bool departs_ = false;                // this rank has said goodbye
-  std::size_t departed_children_ = 0;   // whose whole subtrees have
+  std::vector<Source> departed_;        // children whose whole subtrees have
   bool all_have_departed_ = false;
   std::unordered_map<Key, Reported> reported_;
   bool has_news_ = false;

@@ -12,8 +12,8 @@
 namespace hora {
 namespace {
 
-// No memory is so large, and that of all ranks together is still a number.
-constexpr std::size_t kMostBytes = (std::size_t{1} << 63) / kMostRanks;
+// No memory is so large, and what all ranks send together has to be a number.
+constexpr std::size_t kMostBytes = std::size_t{1} << 63;
 
 }  // namespace
 
@@ -27,7 +27,8 @@ std::vector<std::int64_t> gather_numbers(const Group& group, std::int64_t own) {
 }
 
 std::size_t bytes_of_rows(const Group& group, int member, std::int64_t rows, std::size_t row_bytes) {
-  if (rows < 0 || std::cmp_greater(rows, kMostBytes / std::max<std::size_t>(row_bytes, 1)))
+  if (rows < 0 || std::cmp_greater(rows, kMostBytes / static_cast<std::size_t>(group.size()) /
+                                             std::max<std::size_t>(row_bytes, 1)))
     raise(ErrorKind::kSessionFailed, "rank {} sent what cannot be: {} rows of {} bytes",
           group.job_rank(member), rows, row_bytes);
   return static_cast<std::size_t>(rows) * row_bytes;

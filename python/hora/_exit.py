@@ -72,6 +72,8 @@ class ProcessExit:
         error, cause = sys.exc_info()[1], ""
         if isinstance(error, SystemExit) and error.code not in (None, 0):
             cause = describe_exit(error.code)
+        elif isinstance(error, StopIteration):
+            pass  # an ordinary way out of a loop
         elif isinstance(error, Exception) and not self._is_news_of_peer(error):
             cause = f"it was shut down after {describe(error)}"
         _core.shutdown(cause)
@@ -126,12 +128,17 @@ def say(text: str) -> None:
 
 def describe(error: BaseException) -> str:
     """Return type and text of an exception, as a traceback ends with them."""
-    return "".join(traceback.format_exception_only(type(error), error)).strip()
+    return printable("".join(traceback.format_exception_only(type(error), error)).strip())
 
 
 def describe_exit(code: object) -> str:
     """Return how a process that ``sys.exit`` ends is described."""
-    return f"it ended with exit code {code}" if isinstance(code, int) else f"it ended with: {code}"
+    return f"it ended with exit code {code}" if isinstance(code, int) else printable(f"it ended with: {code}")
+
+
+def printable(text: str) -> str:
+    """Return text without what UTF-8 cannot hold, such as bytes of a file's name."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def place_of(where: TracebackType | None) -> str:

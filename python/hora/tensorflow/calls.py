@@ -64,7 +64,7 @@ def read_splits(splits: Any, tensor: Tensor, members: int) -> Tensor:
     """Return how many rows each of the members is sent; without ``splits`` all get equally many."""
     if splits is None:
         rows = tf.shape(tensor, out_type=tf.int64)
-        return tf.fill([members], rows[0] // members if tensor.shape.rank != 0 else 0)
+        return tf.fill([members], rows[0] // members if tensor.shape.rank != 0 else tf.constant(0, tf.int64))
     shares = tf.convert_to_tensor(splits)
     if not shares.dtype.is_integer or shares.shape.rank not in (None, 1):
         raise ValueError(f"splits must be a 1-d tensor or list of integers, not {splits!r}")
