@@ -133,7 +133,7 @@ def test_many_collectives_in_python_need_no_thread_each() -> None:
 
 @pytest.mark.usefixtures("without_native_kernels")
 def test_python_kernels_raise_what_native_ones_raise() -> None:
-    with pytest.raises(tf.errors.FailedPreconditionError, match="rank 1 sent"):
+    with pytest.raises(tf.errors.FailedPreconditionError, match="ranks differ in shape"):
         hvd.allreduce(tf.ones(RANK + 1))
     with pytest.raises(tf.errors.InvalidArgumentError, match="scalar"):
         hvd.reducescatter(tf.constant(1.0))
