@@ -26,7 +26,7 @@ LIMITS_S = {
     "cpp": 480.0,
     "python": 180.0,
     "parallel": 240.0,
-    "e2e": 1020.0,
+    "e2e": 1400.0,
     "docs": 180.0,
     "model": 90.0,
     "fuzz": 180.0,
