@@ -164,6 +164,7 @@ try:
     summed("a")
 except HorovodInternalError as error:
     say(f"told after {{time.time() - start:.2f}} s: {{error}}")
+time.sleep(2)  # the others may find out a little later
 os._exit(4)
 """
     ending = run(program, HORA_STALL_WARNING_SECONDS="0", HORA_STALL_ABORT_SECONDS="3", **RECOVERY)
@@ -171,7 +172,7 @@ os._exit(4)
         found = re.search(rf"rank {rank}: told after ([0-9.]+) s: (.*)", ending.output)
         assert found, ending.output
         assert re.search(rf"rank {stopped}\b", found[2]), ending.output
-        assert float(found[1]) < 9
+        assert float(found[1]) < 11
 
 
 WITHIN_A_COLLECTIVE = """
