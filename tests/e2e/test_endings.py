@@ -87,6 +87,42 @@ time.sleep(120)
     assert ending.output.count("Traceback (most recent call last)") == 1
 
 
+def test_the_job_ends_with_a_code_that_nothing_told_hora() -> None:
+    """MPI is not finalised then, for that would wait for those that sleep."""
+    ending = run(STARTED + "if rank == 1:\n    raise SystemExit(3)\ntime.sleep(120)\n", 3)
+    assert ending.code == 3
+    assert ending.seconds < 15
+
+
+AFTER_AN_EXCEPTION = """
+try:
+    if rank == 1:
+        try:
+            raise KIND("bytes \\udcff of a name")
+        finally:
+            hora.shutdown()
+    hora.synchronize(hora.allreduce_async(numpy.ones(4), name="x"))
+except KIND:
+    pass
+except HorovodInternalError as error:
+    say(f"told: {error}")
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("ValueError", r"down after ValueError: bytes \\udcff of a name"),
+        ("StopIteration", "down$"),  # an ordinary way out of a loop
+    ],
+)
+def test_shutdown_on_the_way_out_tells_the_exception(kind: str, reason: str) -> None:
+    ending = run(STARTED + AFTER_AN_EXCEPTION.replace("KIND", kind))
+    assert ending.code == 0
+    pattern = rf"told: allreduce 'x': rank 1 left the job: it was shut {reason}"
+    assert re.search(pattern, ending.output, re.MULTILINE)
+
+
 def test_the_rank_that_fails_before_any_collective_is_named() -> None:
     program = "hora.init()\ntime.sleep(1)\nassert hora.rank() != 2\ntime.sleep(120)\n"
     ending = run(program, 4, 30)
