@@ -1,15 +1,11 @@
 #include "engine/engine.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <exception>
 #include <functional>
-#include <iterator>
 #include <mutex>
 #include <utility>
 
-#include "base/log.h"
 #include "base/thread.h"
 #include "engine/rest.h"
 #include "ops/table.h"
@@ -22,7 +18,6 @@ namespace {
 constexpr int kTreeArity = 16;
 constexpr auto kLeavePause = std::chrono::milliseconds(100);
 constexpr auto kGiveUpLook = std::chrono::milliseconds(1);
-constexpr auto kFailureFlushDeadline = std::chrono::milliseconds(500);
 // How often this rank looks whether others are still there, while nothing else happens.
 constexpr auto kLookAround = std::chrono::milliseconds(10);
 // A waiting thread gives the role back after so much silence: then the answer takes long, and it may sleep.
@@ -77,7 +72,7 @@ Engine::Engine(std::unique_ptr<Transport> transport, const Settings& settings)
       exchange_(*transport_,
                 Negotiator(join_tree(*transport_),
                            negotiator_options(settings, *transport_, route_chooser_,
-                                              [this](const Key& key) { return caller_of(key); })),
+                                              [this](const Key& key) { return parked_.caller_of(key); })),
                 counters_, faults_),
       process_sets_(topology().size()),
       stalls_(
@@ -298,11 +293,8 @@ bool Engine::advance(bool engine_is_free) {
 }
 
 void Engine::note_waits(const std::vector<const Handle*>& waits) {
-  for (const Handle* const handle : waits) {
-    const auto call = std::ranges::find_if(
-        parked_, [&](const auto& parked) { return parked.second.handle.get() == handle; });
-    if (call != parked_.end()) exchange_.wait_for(call->first);
-  }
+  for (const Handle* const handle : waits)
+    if (const Key* const key = parked_.key_of(handle)) exchange_.wait_for(*key);
 }
 
 std::size_t Engine::unfinished() {
@@ -325,126 +317,13 @@ bool Engine::reports_for(std::int32_t process_set) const {
   return ranks != nullptr && ranks->front() == topology().rank() && topology().rank() != 0;
 }
 
-std::string Engine::caller_of(const Key& key) const {
-  const auto call = parked_.find(key);
-  return call == parked_.end() || call->second.caller == nullptr ? std::string() : *call->second.caller;
-}
-
 void Engine::park(Submission submission) {
-  Key key = submission.request.key;
-  if (process_sets_.find(key.process_set) == nullptr) {
+  if (process_sets_.find(submission.request.key.process_set) == nullptr) {
     submission.handle->fail(Error(ErrorKind::kMismatch, "the process set was removed"));
     return;
   }
-  if (parked_.contains(key)) {
-    deferred_[std::move(key)].push_back(std::move(submission));
-    return;
-  }
   // Parked first: the root may ask at once where the call was made.
-  const auto call = parked_.emplace(std::move(key), std::move(submission)).first;
-  exchange_.submit(call->second.request);
-}
-
-/// Only a rank that has joined takes part without having called.
-void Engine::check_parked(const Batch& batch) const {
-  if (batch.process_set() == kGlobalSet && parked_.contains(Key::join())) return;
-  for (const BatchEntry& entry : batch.entries) {
-    if (parked_.contains(entry.key)) continue;
-    raise(ErrorKind::kSessionFailed, "a batch names {}, which this rank has not submitted",
-          entry.key.to_string());
-  }
-}
-
-std::vector<Submission> Engine::unpark(const Batch& batch) {
-  check_parked(batch);
-  std::vector<Submission> calls;
-  for (const BatchEntry& entry : batch.entries) {
-    auto node = parked_.extract(entry.key);
-    if (!node.empty()) {
-      calls.push_back(std::move(node.mapped()));
-    } else {
-      Submission& absent = calls.emplace_back();
-      absent.is_absent = true;
-      absent.handle = std::make_shared<Handle>(entry.key);
-    }
-    if (auto behind = deferred_.extract(entry.key); !behind.empty()) {
-      for (Submission& submission : behind.mapped()) park(std::move(submission));
-    }
-  }
-  return calls;
-}
-
-void Engine::execute(Batch batch) {
-  std::vector<Submission> calls = unpark(batch);
-  if (!batch.error.empty()) {
-    ++counters_.errors;
-    for (Submission& call : calls) call.handle->fail(Error(ErrorKind::kMismatch, batch.error));
-    return;
-  }
-  try {
-    run_batch(batch, calls);
-    apply_set_change(batch);
-    faults_.reach(FaultPoint::kBeforeCompletion);
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kMismatch) {
-      keep_for_end(calls);
-      throw;
-    }
-    ++counters_.errors;
-    for (Submission& call : calls) call.handle->fail(error);
-    return;
-  } catch (...) {
-    keep_for_end(calls);
-    throw;
-  }
-  if (batch.signature().op == OpKind::kJoin) submissions_.restart_numbering(kGlobalSet);
-  ++counters_.batches;
-  for (std::size_t call = 0; call < calls.size(); ++call) {
-    counters_.tensors += batch.entries[call].signature->tensors.size();
-    counters_.bytes += calls[call].request.bytes;
-    calls[call].handle->succeed(std::move(calls[call].results), batch.value);
-  }
-}
-
-/// The end of the session fails these with the rest. Their keys may have been announced anew meanwhile.
-void Engine::keep_for_end(std::vector<Submission>& calls) {
-  for (Submission& call : calls) deferred_[call.request.key].push_back(std::move(call));
-}
-
-void Engine::run_batch(const Batch& batch, std::vector<Submission>& calls) {
-  const AtBatch at(doing_, batch);
-  const auto backend =
-      std::ranges::find_if(backends_, [&](const auto& each) { return each->accepts(batch); });
-  if (backend == backends_.end()) {
-    raise(ErrorKind::kSessionFailed, "no backend for {}", name(batch.signature().device));
-  }
-  bool has_waited = false;
-  const auto come_to_middle = [&] {
-    if (!std::exchange(has_waited, true)) faults_.reach(FaultPoint::kInBatch);
-  };
-  const Group::Pump pump = [&] {
-    come_to_middle();
-    if (!advance(false)) wait_a_little();
-  };
-  const BatchGroups groups(
-      reach_, placement_of(batch.process_set()), batch,
-      {caller_waits() ? spins_ : 0, pump, [this] { static_cast<void>(advance(false)); }});
-  runs_on_device_ = batch.signature().device != DeviceKind::kHost;
-  if (runs_on_device_) uses_device_ = true;
-  if (runs_on_device_ && reports_for(batch.process_set())) ++to_report_;
-  const TimePoint start = Clock::now();
-  (*backend)->run(batch, calls, groups.all());
-  come_to_middle();
-  if (topology().rank() != 0 || runs_on_device_ || !groups.took_route()) return;
-  if (const std::string news = route_chooser_.learn(batch, Clock::now() - start); !news.empty())
-    log_info(news);
-}
-
-const Placement& Engine::placement_of(std::int32_t process_set) {
-  auto known = placements_.find(process_set);
-  if (known == placements_.end())
-    known = placements_.emplace(process_set, place(topology(), process_sets_.find(process_set))).first;
-  return known->second;
+  if (const Request* const request = parked_.add(std::move(submission))) exchange_.submit(*request);
 }
 
 /// In the middle of a batch. The core belongs to the caller's computation while nobody waits for the batch,
@@ -478,46 +357,8 @@ std::optional<OnDevice> Engine::first_on_device() const {
   return std::nullopt;
 }
 
-void Engine::look_for_losses(TimePoint now) {
-  losses_.look(now);
-  const Loss* const lost = exchange_.departure ? lost_in_batch(now) : losses_.first(now);
-  if (lost == nullptr) return;
-  exchange_.failure = Failure{lost->rank, lost->how};
-  raise(ErrorKind::kSessionFailed, "{}", lost->how);
-}
-
-/// Ranks that have departed do not wait for ever for those that still work.
-const Loss* Engine::lost_in_batch(TimePoint now) const {
-  if (doing_.batch == nullptr) return nullptr;
-  const RankList members = process_sets_.find(doing_.batch->process_set());
-  return members == nullptr ? nullptr : losses_.first_of(*members, now);
-}
-
 bool Engine::caller_waits() const {
   return waiting_ > 0 || leaving_;
-}
-
-void Engine::apply_set_change(const Batch& batch) {
-  const auto process_set = static_cast<std::int32_t>(batch.value);
-  if (batch.signature().op == OpKind::kAddProcessSet) process_sets_.add(process_set, batch.signature().ranks);
-  if (batch.signature().op != OpKind::kRemoveProcessSet) return;
-  process_sets_.remove(process_set);
-  for (const auto& backend : backends_) backend->forget(process_set, [this] { keep_in_touch(); });
-  placements_.erase(process_set);
-  std::erase_if(parked_, [&](const auto& parked) {
-    const auto& [key, submission] = parked;
-    if (key.process_set != process_set) return false;
-    submission.handle->fail(
-        Error(ErrorKind::kMismatch, fmt::format("{} {}: its process set was removed",
-                                                name(submission.request.signature.op), key.to_string())));
-    return true;
-  });
-  std::erase_if(deferred_, [&](const auto& behind) {
-    if (behind.first.process_set != process_set) return false;
-    for (const Submission& submission : behind.second)
-      submission.handle->fail(Error(ErrorKind::kMismatch, "the process set was removed"));
-    return true;
-  });
 }
 
 Rest Engine::rest() {
@@ -550,78 +391,6 @@ void Engine::keep_in_touch() {
   static_cast<void>(exchange_.step(false));
   if (exchange_.failure) raise(ErrorKind::kSessionFailed, "{}", exchange_.failure->reason);
   look_around();
-}
-
-void Engine::depart(const Departure& departure) {
-  for (const auto& backend : backends_) backend->close([this] { keep_in_touch(); });
-  const bool is_own = departure.rank == topology().rank();
-  failed_elsewhere_ = !is_own && !departure.reason.empty();
-  end(Error(ErrorKind::kSessionFailed,
-            is_own ? std::string("hora has been shut down; call init() again")
-                   : fmt::format("rank {} left the job: {}", departure.rank,
-                                 departure.reason.empty() ? "it was shut down" : departure.reason)));
-  faults_.reach(FaultPoint::kInDeparture);
-  exchange_.say_goodbye();
-  wait_for_departures();
-}
-
-/// A rank whose session breaks meanwhile says so instead of goodbye. Those that have heard that all have
-/// departed may end before this one hears it; but not its neighbours in the tree.
-void Engine::wait_for_departures() {
-  const TimePoint deadline = Clock::now() + leave_limit_;
-  while (!exchange_.all_have_departed() || !transport_->flushed()) {
-    const TimePoint now = Clock::now();
-    if (now > deadline) return log_warning("not all ranks have ended their part of the job in time");
-    losses_.look(now);
-    if (const Loss* const lost = losses_.first_of(exchange_.neighbours(), now)) {
-      if (exchange_.all_have_departed()) return;
-      exchange_.failure = {lost->rank, lost->how};
-    }
-    if (const auto& failure = exchange_.failure) {
-      log_warning(fmt::format("the job has not ended in order: rank {}: {}", failure->rank, failure->reason));
-      raise(ErrorKind::kSessionFailed, "{}", failure->reason);
-    }
-    if (!exchange_.step(false)) std::this_thread::yield();
-  }
-}
-
-void Engine::fail(const Failure& failure) {
-  const bool is_own = failure.rank == topology().rank();
-  // Who gives up has said why.
-  if (is_own && !gives_up_) log_error(fmt::format("this rank cannot go on: {}", failure.reason));
-  abandon_mpi();
-  try {
-    exchange_.fail(failure);
-    const TimePoint deadline = Clock::now() + kFailureFlushDeadline;
-    while (!transport_->flushed() && Clock::now() < deadline) std::this_thread::yield();
-  } catch (const std::exception& error) {
-    log_error(fmt::format("the other ranks could not be told: {}", error.what()));
-  }
-  const Error reason(
-      ErrorKind::kSessionFailed,
-      is_own ? failure.reason : fmt::format("rank {} failed: {}", failure.rank, failure.reason));
-  has_failed_ = true;
-  failed_elsewhere_ = !is_own;
-  // First what was launched, so that nobody who learns of the failure takes that for complete.
-  for (const auto& backend : backends_) backend->fail(reason);
-  end(reason);
-}
-
-void Engine::end(const Error& reason) {
-  ended_ = true;
-  submissions_.close(reason);
-  std::vector<Submission> unfinished;
-  static_cast<void>(submissions_.take(unfinished));
-  for (auto& [key, submission] : parked_) unfinished.push_back(std::move(submission));
-  for (auto& [key, behind] : deferred_) std::ranges::move(behind, std::back_inserter(unfinished));
-  parked_.clear();
-  deferred_.clear();
-  for (const Submission& submission : unfinished) {
-    const Request& request = submission.request;
-    const std::string text =
-        fmt::format("{} {}: {}", name(request.signature.op), request.key.to_string(), reason.what());
-    submission.handle->fail(Error(reason.kind(), text));
-  }
 }
 
 }  // namespace hora

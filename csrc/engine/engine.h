@@ -1,7 +1,6 @@
 #pragma once
 
 #include <atomic>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -20,6 +19,7 @@
 #include "engine/counters.h"
 #include "engine/exchange.h"
 #include "engine/loss_watch.h"
+#include "engine/parked_calls.h"
 #include "engine/process_sets.h"
 #include "engine/rest.h"
 #include "engine/stall_watch.h"
@@ -106,11 +106,9 @@ class Engine {
   [[nodiscard]] bool is_over() const;
   [[nodiscard]] bool has_work_left();
   bool advance(bool engine_is_free);
-  [[nodiscard]] std::string caller_of(const Key& key) const;
   void park(Submission submission);
   void execute(Batch batch);
   void run_batch(const Batch& batch, std::vector<Submission>& calls);
-  void keep_for_end(std::vector<Submission>& calls);
   void apply_set_change(const Batch& batch);
   void wait_a_little();
   void look_around();
@@ -126,8 +124,6 @@ class Engine {
   [[nodiscard]] const Loss* lost_in_batch(TimePoint now) const;
   void fail(const Failure& failure);
   void end(const Error& reason);
-  void check_parked(const Batch& batch) const;
-  [[nodiscard]] std::vector<Submission> unpark(const Batch& batch);
 
   const std::unique_ptr<Transport> transport_;
   Faults faults_;
@@ -165,9 +161,7 @@ class Engine {
   std::size_t to_report_ = 0;    // batches on this device whose end the root wants to know
   bool runs_on_device_ = false;  // just now, with a deadline of its own
   std::vector<Submission> taken_;
-  std::unordered_map<Key, Submission> parked_;  // announced, not yet agreed
-  // Behind a parked one of the same name, which can only be a refused call; announced when that is through.
-  std::unordered_map<Key, std::deque<Submission>> deferred_;
+  ParkedCalls parked_;
   std::mutex join_mutex_;
   std::thread thread_;  // last: starts when all else is ready
 };

@@ -4,22 +4,10 @@
 #include <utility>
 
 #include "base/error.h"
+#include "negotiation/message_parts.h"
 
 namespace hora {
 namespace {
-
-ByteWriter begin(MessageKind kind) {
-  ByteWriter out;
-  out.fixed(kind);
-  return out;
-}
-
-ByteReader body(std::span<const std::byte> message, MessageKind expected) {
-  ByteReader in(message);
-  if (in.one_of<MessageKind>(kMessageKinds) != expected)
-    raise(ErrorKind::kSessionFailed, "unexpected control message");
-  return in;
-}
 
 /// Ids of one model mostly follow each other, so each is sent as its distance to the one before: one byte.
 class IdWriter {
@@ -44,29 +32,6 @@ class IdReader {
  private:
   std::uint64_t previous_ = 0;  // a negative distance wraps
 };
-
-void write_key(ByteWriter& out, const Key& key) {
-  out.text(key.name);
-  out.varint(key.number);
-  out.signed_varint(key.process_set);
-}
-
-Key read_key(ByteReader& in) {
-  Key key;
-  key.name = in.text();
-  key.number = in.varint();
-  key.process_set = in.signed_number<std::int32_t>();
-  return key;
-}
-
-void write_text_and_rank(ByteWriter& out, int rank, const std::string& text) {
-  out.varint(static_cast<std::uint64_t>(rank));
-  out.text(text);
-}
-
-int read_rank(ByteReader& in) {
-  return in.up_to(kMostRanks - 1);
-}
 
 Departure read_departure(ByteReader& in) {
   const int rank = read_rank(in);
@@ -144,7 +109,7 @@ MessageKind kind_of(std::span<const std::byte> message) {
 }
 
 Bytes encode(const std::vector<Announcement>& announcements) {
-  ByteWriter out = begin(MessageKind::kAnnounce);
+  ByteWriter out = begin_message(MessageKind::kAnnounce);
   out.varint(announcements.size());
   IdWriter ids;
   for (const Announcement& announcement : announcements) {
@@ -165,7 +130,7 @@ Bytes encode(const std::vector<Announcement>& announcements) {
 }
 
 std::vector<Announcement> decode_announcements(std::span<const std::byte> message, const Cache& cache) {
-  ByteReader in = body(message, MessageKind::kAnnounce);
+  ByteReader in = body_of(message, MessageKind::kAnnounce);
   std::vector<Announcement> announcements(in.length());
   IdReader ids;
   for (Announcement& announcement : announcements) {
@@ -194,7 +159,7 @@ std::vector<Announcement> decode_announcements(std::span<const std::byte> messag
 }
 
 Bytes encode(const Plan& plan, std::uint32_t first_new_id) {
-  ByteWriter out = begin(MessageKind::kPlan);
+  ByteWriter out = begin_message(MessageKind::kPlan);
   out.signed_varint(plan.process_set);
   out.varint(plan.batches.size());
   out.varint(plan.batches.empty() ? 0 : plan.batches.front().number);  // the others follow
@@ -215,7 +180,7 @@ Bytes encode(const Plan& plan, std::uint32_t first_new_id) {
 }
 
 Plan decode_plan(std::span<const std::byte> message, Cache& cache) {
-  ByteReader in = body(message, MessageKind::kPlan);
+  ByteReader in = body_of(message, MessageKind::kPlan);
   Plan plan;
   plan.process_set = in.signed_number<std::int32_t>();
   plan.batches.resize(in.length());
@@ -240,27 +205,27 @@ Plan decode_plan(std::span<const std::byte> message, Cache& cache) {
 }
 
 Bytes encode_join(int rank) {
-  ByteWriter out = begin(MessageKind::kJoin);
+  ByteWriter out = begin_message(MessageKind::kJoin);
   out.varint(static_cast<std::uint64_t>(rank));
   return out.take();
 }
 
 int decode_join(std::span<const std::byte> message) {
-  ByteReader in = body(message, MessageKind::kJoin);
+  ByteReader in = body_of(message, MessageKind::kJoin);
   const int rank = read_rank(in);
   in.end();
   return rank;
 }
 
 Bytes encode_waits(const std::vector<Key>& keys) {
-  ByteWriter out = begin(MessageKind::kWait);
+  ByteWriter out = begin_message(MessageKind::kWait);
   out.varint(keys.size());
   for (const Key& key : keys) write_key(out, key);
   return out.take();
 }
 
 std::vector<Key> decode_waits(std::span<const std::byte> message) {
-  ByteReader in = body(message, MessageKind::kWait);
+  ByteReader in = body_of(message, MessageKind::kWait);
   std::vector<Key> keys(in.length());
   for (Key& key : keys) key = read_key(in);
   in.end();
@@ -268,26 +233,26 @@ std::vector<Key> decode_waits(std::span<const std::byte> message) {
 }
 
 Bytes encode(const Departure& departure) {
-  ByteWriter out = begin(MessageKind::kDepart);
+  ByteWriter out = begin_message(MessageKind::kDepart);
   write_text_and_rank(out, departure.rank, departure.reason);
   return out.take();
 }
 
 Departure decode_departure(std::span<const std::byte> message) {
-  ByteReader in = body(message, MessageKind::kDepart);
+  ByteReader in = body_of(message, MessageKind::kDepart);
   Departure departure = read_departure(in);
   in.end();
   return departure;
 }
 
 Bytes encode(const Failure& failure) {
-  ByteWriter out = begin(MessageKind::kFailure);
+  ByteWriter out = begin_message(MessageKind::kFailure);
   write_text_and_rank(out, failure.rank, failure.reason);
   return out.take();
 }
 
 Failure decode_failure(std::span<const std::byte> message) {
-  ByteReader in = body(message, MessageKind::kFailure);
+  ByteReader in = body_of(message, MessageKind::kFailure);
   const int rank = read_rank(in);
   Failure failure{rank, in.text()};
   in.end();
@@ -295,144 +260,7 @@ Failure decode_failure(std::span<const std::byte> message) {
 }
 
 Bytes encode_goodbye() {
-  return begin(MessageKind::kGoodbye).take();
-}
-
-Bytes encode(const std::vector<StalledCall>& calls) {
-  ByteWriter out = begin(MessageKind::kStalled);
-  out.varint(calls.size());
-  for (const StalledCall& call : calls) {
-    write_key(out, call.key);
-    out.fixed(call.op);
-    out.varint(call.seconds);
-    call.made_by.write(out);
-  }
-  return out.take();
-}
-
-std::vector<StalledCall> decode_stalled(std::span<const std::byte> message) {
-  ByteReader in = body(message, MessageKind::kStalled);
-  std::vector<StalledCall> calls(in.length());
-  for (StalledCall& call : calls) {
-    call.key = read_key(in);
-    call.op = in.one_of<OpKind>(kOpNames.size());
-    call.seconds = in.varint();
-    call.made_by = RankSet::read(in);
-  }
-  in.end();
-  return calls;
-}
-
-Bytes encode_heard() {
-  return begin(MessageKind::kHeard).take();
-}
-
-Bytes encode(const Question& question) {
-  ByteWriter out = begin(MessageKind::kQuestion);
-  out.varint(question.number);
-  question.ranks.write(out);
-  return out.take();
-}
-
-Question decode_question(std::span<const std::byte> message) {
-  ByteReader in = body(message, MessageKind::kQuestion);
-  Question question;
-  question.number = in.up_to(std::numeric_limits<std::uint32_t>::max());
-  question.ranks = RankSet::read(in);
-  in.end();
-  return question;
-}
-
-Bytes encode(const Answer& answer) {
-  ByteWriter out = begin(MessageKind::kAnswer);
-  out.varint(answer.question);
-  out.varint(answer.batches);
-  out.fixed(answer.is_in_batch);
-  write_text_and_rank(out, answer.rank, answer.where);
-  return out.take();
-}
-
-Answer decode_answer(std::span<const std::byte> message) {
-  ByteReader in = body(message, MessageKind::kAnswer);
-  Answer answer;
-  answer.question = in.up_to(std::numeric_limits<std::uint32_t>::max());
-  answer.batches = in.varint();
-  answer.is_in_batch = in.one_of<bool>(2);
-  answer.rank = read_rank(in);
-  answer.where = in.text();
-  in.end();
-  return answer;
-}
-
-Bytes encode(const LastingBatch& batch) {
-  ByteWriter out = begin(MessageKind::kLasting);
-  out.varint(batch.number);
-  out.signed_varint(batch.process_set);
-  out.varint(batch.seconds);
-  out.text(batch.what);
-  return out.take();
-}
-
-LastingBatch decode_lasting(std::span<const std::byte> message) {
-  ByteReader in = body(message, MessageKind::kLasting);
-  LastingBatch batch;
-  batch.number = in.varint();
-  batch.process_set = in.signed_number<std::int32_t>();
-  batch.seconds = in.varint();
-  batch.what = in.text();
-  in.end();
-  return batch;
-}
-
-Bytes encode(const Through& through) {
-  ByteWriter out = begin(MessageKind::kThrough);
-  out.signed_varint(through.process_set);
-  out.varint(through.batches);
-  return out.take();
-}
-
-Through decode_through(std::span<const std::byte> message) {
-  ByteReader in = body(message, MessageKind::kThrough);
-  Through through;
-  through.process_set = in.signed_number<std::int32_t>();
-  through.batches = in.varint();
-  in.end();
-  return through;
-}
-
-Bytes encode(const CallerQuestion& question) {
-  ByteWriter out = begin(MessageKind::kCallerQuestion);
-  out.varint(question.number);
-  write_key(out, question.key);
-  question.ranks.write(out);
-  return out.take();
-}
-
-CallerQuestion decode_caller_question(std::span<const std::byte> message) {
-  ByteReader in = body(message, MessageKind::kCallerQuestion);
-  CallerQuestion question;
-  question.number = in.up_to(std::numeric_limits<std::uint32_t>::max());
-  question.key = read_key(in);
-  question.ranks = RankSet::read(in);
-  in.end();
-  return question;
-}
-
-Bytes encode(const CallerAnswer& answer) {
-  ByteWriter out = begin(MessageKind::kCallerAnswer);
-  out.varint(answer.question);
-  write_text_and_rank(out, answer.rank, answer.where);
-  return out.take();
-}
-
-CallerAnswer decode_caller_answer(std::span<const std::byte> message) {
-  ByteReader in = body(message, MessageKind::kCallerAnswer);
-  CallerAnswer answer;
-  answer.question = in.up_to(std::numeric_limits<std::uint32_t>::max());
-  answer.rank = read_rank(in);
-  answer.where = in.text();
-  in.end();
-  return answer;
+  return begin_message(MessageKind::kGoodbye).take();
 }
 
 }  // namespace hora
