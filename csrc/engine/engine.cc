@@ -362,7 +362,7 @@ bool Engine::caller_waits() const {
 }
 
 Rest Engine::rest() {
-  if (!transport_->flushed()) return {Duration::zero()};
+  if (!transport_->flushed() || exchange_.has_errors()) return {Duration::zero()};
   Rest rest = choose_rest({.quiet = Clock::now() - last_work_,
                            .caller_waits = caller_waits(),
                            .answer_due = !parked_.empty(),

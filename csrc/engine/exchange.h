@@ -37,6 +37,8 @@ class Exchange {
   /// Root: something is ready that waits for the device to get through with a batch.
   [[nodiscard]] bool holds_back() const { return negotiator_.holds_back(); }
 
+  [[nodiscard]] bool has_errors() const { return negotiator_.has_errors(); }
+
   void pass_time(TimePoint now, bool waits);
   [[nodiscard]] Duration tick() const { return negotiator_.tick(); }
   /// Whether calls are known here that are not agreed.

@@ -88,6 +88,8 @@ class Negotiator {
   void cut(std::size_t unfinished = 0);
   /// Root only: whether a rank leaves, which is not planned yet.
   [[nodiscard]] bool has_departure() const { return departure_.has_value(); }
+  /// Root only: whether errors are to be planned; they can come while no message does.
+  [[nodiscard]] bool has_errors() const { return !closed_ && !errors_.empty(); }
   /// Root only: whether something is ready and only held back.
   [[nodiscard]] bool holds_back() const { return !closed_ && !ready_.empty(); }
 

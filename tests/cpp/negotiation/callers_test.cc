@@ -100,8 +100,10 @@ TEST_F(Callers, that_do_not_answer_are_not_waited_for_for_long) {
   job_.tick(0, asked, true);
   job_.tick(0, asked + 999ms, true);
   EXPECT_FALSE(job_.at(0).can_cut());
+  EXPECT_FALSE(job_.at(0).has_errors());
   job_.tick(0, asked + 1s, true);
   EXPECT_FALSE(job_.at(0).awaits_callers());
+  EXPECT_TRUE(job_.at(0).has_errors()) << "the root must not rest now";
   // The answer comes after the error, and nothing comes of it.
   job_.settle();
   ASSERT_THAT(job_.batches(6), SizeIs(1));
