@@ -7,6 +7,10 @@
 
 #include "base/error.h"
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/lsan_interface.h>
+#endif
+
 namespace hora {
 
 /// Working memory that grows to the largest size asked for and is then used again; its content is undefined
@@ -29,7 +33,10 @@ class Buffer {
 
   /// Leaves the memory to whoever may still write to it, for good.
   void abandon() {
-    static_cast<void>(memory_.release());
+    [[maybe_unused]] const std::byte* const abandoned = memory_.release();
+#ifdef __SANITIZE_ADDRESS__
+    __lsan_ignore_object(abandoned);
+#endif
     capacity_ = 0;
   }
 

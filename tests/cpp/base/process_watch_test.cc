@@ -80,6 +80,7 @@ std::uint64_t last_signal_of(void (*end)()) {
   *shared = 0;
   const pid_t process = fork();
   if (process == 0) {
+    std::signal(SIGBUS, SIG_DFL);  // AddressSanitizer would exit
     note_last_signal(shared);
     end();
     _exit(0);

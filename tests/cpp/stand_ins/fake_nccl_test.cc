@@ -312,6 +312,7 @@ pid_t start_process(const std::string& rank, const std::string& id, const std::s
   setenv("FAKE_NCCL_TEST_RANK", rank.c_str(), 1);
   setenv("FAKE_NCCL_TEST_ID", id.c_str(), 1);
   unsetenv("GTEST_TOTAL_SHARDS");  // the test may be of another part
+  unsetenv("GTEST_SHARD_INDEX");
   execl("/proc/self/exe", "rank", ("--gtest_filter=" + test).c_str(), nullptr);
   _exit(127);
 }

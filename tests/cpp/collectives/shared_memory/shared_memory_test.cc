@@ -236,12 +236,12 @@ class HeapValues {
  public:
   HeapValues(const HostMemory& memory, const Values& values)
       : memory_(memory.allocate(values.size() * sizeof(float))), count_(values.size()) {
-    std::memcpy(memory_.get(), values.data(), count_ * sizeof(float));
+    if (!values.empty()) std::memcpy(memory_.get(), values.data(), count_ * sizeof(float));
   }
   [[nodiscard]] std::byte* data() const { return memory_.get(); }
   [[nodiscard]] Values values() const {
     Values values(count_);
-    std::memcpy(values.data(), memory_.get(), count_ * sizeof(float));
+    if (!values.empty()) std::memcpy(values.data(), memory_.get(), count_ * sizeof(float));
     return values;
   }
 
