@@ -4,8 +4,7 @@
 #     scripts/setup.sh demo|cpp|test|bench|lint
 #
 # Debian packages, .venv, pinned Python requirements, editable install (which builds the C++ part), and the
-# goal's C++ programs: for cpp the tests, for test also fuzzers and the tests with sanitizers, for bench the
-# benchmarks.
+# goal's C++ programs: for cpp the tests, for test also fuzzers, for bench the benchmarks.
 # Every step prints one line; the full output is in build/setup.log.
 # PYTHON=/path/to/python3 chooses the interpreter of .venv.
 set -euo pipefail
@@ -45,8 +44,6 @@ case "$goal" in
 esac
 case "$goal" in
     test)
-        step "AddressSanitizer build" false build_preset asan
-        step "ThreadSanitizer build" false build_preset tsan
         step "fuzzers" false build_fuzzers
         ;;
 esac
