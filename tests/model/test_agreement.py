@@ -53,7 +53,7 @@ def search(flags: tuple[str, ...], folder: Path) -> Search:
     subprocess.run(
         ["spin", "-a", *(f"-D{flag}" for flag in flags), MODEL], cwd=folder, check=True, timeout=20
     )
-    build = ["cc", "-O1", "-w", "-DNOREDUCE", "-DMEMLIM=1024", "-o", "pan", "pan.c"]
+    build = ["cc", "-O1", "-w", "-DNOREDUCE", "-DCOLLAPSE", "-DMEMLIM=1024", "-o", "pan", "pan.c"]
     subprocess.run(build, cwd=folder, check=True, timeout=60)
     ended = subprocess.run(
         ["./pan", "-a", "-m100000"], cwd=folder, capture_output=True, text=True, timeout=60
