@@ -102,7 +102,6 @@ std::shared_ptr<Session> start_session(const JobScope& scope, FrontEndServices s
   if (settings.device.cache_folder.empty()) settings.device.cache_folder = usual_cache_folder();
   auto transport = open_transport(settings, process_environment, scope, shutdown_default_session);
   const int rank = transport->topology().rank();
-  configure_log(settings.log_level, rank, transport->topology().size());
   if (rank == 0) tell_horovod_variables();
   const HostMemory* const memory = transport->host_memory();
   auto session = std::make_shared<Session>(std::move(transport), settings);

@@ -223,6 +223,10 @@ const std::vector<SettingInfo>& table() {
        "what "
        "to do, so that a failure is raised where it belongs.",
        [](Settings& s, std::string_view v) { s.device.waits_on_host = parse_flag(v); }},
+      {"HORA_START_TIMEOUT_SECONDS", "120", "1 to 10^6 seconds",
+       "How long init waits for the other ranks, at each of its steps, before it fails.",
+       [](Settings& s, std::string_view v) { s.start_timeout = parse_seconds(v, 1); },
+       "HOROVOD_START_TIMEOUT"},
       {"HORA_STALL_WARNING_SECONDS", "60", "0 to 10^6 seconds",
        "After so long, and again every time as long, rank 0 tells which calls wait, for which ranks, and "
        "what "

@@ -49,6 +49,7 @@ struct Settings {
   bool deterministic = false;
   RouteSettings route;
   DeviceSettings device;
+  Duration start_timeout = std::chrono::seconds(120);
   StallTimes stalls{.warning = std::chrono::seconds(60)};
   bool shared_memory = true;
   std::string shared_memory_directory;

@@ -7,15 +7,15 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
-#include <cstring>
 
 #include "base/error.h"
+#include "base/open_files.h"
 
 namespace hora {
 
 Descriptor make_event() {
   Descriptor event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!event) raise(ErrorKind::kStartup, "eventfd: {}", std::strerror(errno));
+  if (!event) raise(ErrorKind::kStartup, "eventfd: {}", describe_error(errno));
   return event;
 }
 

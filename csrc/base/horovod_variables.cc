@@ -48,7 +48,6 @@ constexpr std::string_view kOthers[] = {
     "HOROVOD_CROSS_RANK",
     "HOROVOD_CROSS_SIZE",
     "HOROVOD_LOG_HIDE_TIME",
-    "HOROVOD_START_TIMEOUT",
     "HOROVOD_ELASTIC_TIMEOUT",
 };
 

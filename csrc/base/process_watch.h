@@ -1,15 +1,24 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/descriptor.h"
 
 namespace hora {
 
-/// Something that another process can watch to learn when this one ends, even as a zombie, and whatever its
-/// forked children keep open. Where the system has none it never tells anything.
-[[nodiscard]] Descriptor watchable_self();
+/// What other processes can watch to learn when this one ends, even as a zombie.
+struct Watchable {
+  Descriptor process;  ///< for the others
+  /// Open in this process alone, for as long as it is watched. Only where the system has no descriptors of
+  /// processes: then `process` is the other end of a pipe, and copies of this one hide the end.
+  Descriptor kept;
+  std::string lack;  ///< why it is a pipe
+};
+
+/// Throws Error(kStartup) when no descriptors are left.
+[[nodiscard]] Watchable watchable_self();
 
 /// Notices when processes end.
 class ProcessWatch {

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/open_files.h"
 
 namespace hora {
 namespace {
@@ -20,7 +21,7 @@ namespace {
 constexpr std::size_t kDescriptorsPerMessage = 128;
 
 [[noreturn]] void raise_system(const char* what) {
-  raise(ErrorKind::kStartup, "{}: {}", what, std::strerror(errno));
+  raise(ErrorKind::kStartup, "{}: {}", what, describe_error(errno));
 }
 
 Descriptor make_socket() {
@@ -165,13 +166,13 @@ std::vector<Descriptor> LocalSocket::receive_descriptors(std::size_t count, Time
     if (length <= 0) raise_hang_up();
     const cmsghdr* const header = CMSG_FIRSTHDR(&message);
     if (header == nullptr || header->cmsg_type != SCM_RIGHTS)
-      raise(ErrorKind::kStartup, "descriptors could not be received; too few may be left (ulimit -n)");
+      raise(ErrorKind::kStartup, "descriptors could not be received: {}", describe_error(EMFILE));
     std::array<int, kDescriptorsPerMessage> numbers{};
     const std::size_t bytes = header->cmsg_len - CMSG_LEN(0);
     std::memcpy(numbers.data(), CMSG_DATA(header), bytes);
     for (std::size_t at = 0; at < bytes / sizeof(int); ++at) received.emplace_back(numbers[at]);
     if ((message.msg_flags & MSG_CTRUNC) != 0)
-      raise(ErrorKind::kStartup, "{} descriptors could not be received; too few are left (ulimit -n)", count);
+      raise(ErrorKind::kStartup, "{} descriptors could not be received: {}", count, describe_error(EMFILE));
   }
   return received;
 }

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/open_files.h"
 
 namespace hora {
 namespace {
@@ -20,7 +21,7 @@ namespace {
 constexpr int kWaitingConnections = 128;
 
 [[noreturn]] void raise_system(const char* what) {
-  raise(ErrorKind::kStartup, "{}: {}", what, std::strerror(errno));
+  raise(ErrorKind::kStartup, "{}: {}", what, describe_error(errno));
 }
 
 Descriptor make_socket(int family) {

@@ -33,12 +33,13 @@ std::uint64_t piece_bytes(const Placement& placement, const Batch& batch) {
 
 }  // namespace
 
-Reach::Reach(Transport& transport)
+Reach::Reach(Transport& transport, Duration start_timeout)
     : transport_(transport),
       local_ranks_(number_local_ranks(transport.topology())),
-      most_block_bytes_(static_cast<std::size_t>(transport.topology().host_count() == 1
-                                                     ? slot_bytes(transport)
-                                                     : smallest(transport, slot_bytes(transport)))) {}
+      most_block_bytes_(
+          static_cast<std::size_t>(transport.topology().host_count() == 1
+                                       ? slot_bytes(transport)
+                                       : smallest(transport, slot_bytes(transport), start_timeout))) {}
 
 BatchGroups::BatchGroups(Reach& reach, const Placement& placement, const Batch& batch, const SlotWaits& waits)
     : group_(reach.transport_, placement.ranks, placement.rank, batch.process_set() % kTags,

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "base/clock.h"
 #include "core/batch.h"
 #include "core/placement.h"
 #include "transport/group.h"
@@ -16,7 +17,8 @@ namespace hora {
 /// How the ranks of a session reach each other, for as long as it lasts. Collective over all ranks.
 class Reach {
  public:
-  explicit Reach(Transport& transport);
+  /// Waits so long for the others.
+  Reach(Transport& transport, Duration start_timeout);
 
  private:
   friend class BatchGroups;

@@ -80,7 +80,7 @@ Engine::Engine(std::unique_ptr<Transport> transport, const Settings& settings)
           [this](int rank) { return Tree(topology(), rank, kTreeArity).parent(); }, topology().rank(),
           exchange_, process_sets_),
       losses_(*transport_),
-      reach_(*transport_),
+      reach_(*transport_, settings.start_timeout),
       leave_limit_(settings.leave_limit),
       spins_(usable_cores() >= topology().local_size() ? kSpins : 0),
       thread_([this] { run(); }) {}

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "transport/transport.h"
 
 namespace hora {
@@ -21,10 +22,11 @@ struct JobScope {
 /// that everything else works where there is no MPI.
 struct MpiModule {
   /// Uses MPI as it is or initialises it, and connects the processes of the job, which all call this. Throws
-  /// Error(kStartup), or Error(kInvalidArgument) for a scope without this process. `before_finalize` is
+  /// Error(kStartup), also when some of them have not come in time, or Error(kInvalidArgument) for a scope
+  /// without this process. `before_finalize` is
   /// called when MPI is about to be finalised, by whomever; MPI still works then.
   std::unique_ptr<Transport> (*open)(const JobScope& scope, const std::vector<int>& host_split,
-                                     void (*before_finalize)());
+                                     Duration timeout, void (*before_finalize)());
   /// Whether this process has initialised MPI and not yet finalised it.
   bool (*is_active)();
   /// Whether MPI may be called from several threads at once; only while it is active.

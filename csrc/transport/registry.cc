@@ -3,11 +3,14 @@
 #include <dlfcn.h>
 #include <link.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
 
 #include "base/error.h"
+#include "base/log.h"
+#include "base/open_files.h"
 #include "base/version.h"
 #include "transport/memory.h"
 #include "transport/mpi_module.h"
@@ -80,11 +83,18 @@ std::unique_ptr<Transport> make_lone_transport(const JobScope& scope) {
   return make_local_transport();
 }
 
+LinkOptions link_options(const Settings& settings) {
+  LinkOptions options;
+  options.start_timeout = settings.start_timeout;
+  return options;
+}
+
 HostMemoryOptions shared_memory_options(const Settings& settings) {
   HostMemoryOptions options;
   options.wanted = settings.shared_memory;
   options.directory = settings.shared_memory_directory;
   options.heap_bytes = settings.shared_heap_bytes;
+  options.start_timeout = settings.start_timeout;
   return options;
 }
 
@@ -92,6 +102,39 @@ std::vector<NamedValue> common_values_and_version(const Settings& settings) {
   std::vector<NamedValue> values = common_values(settings);
   values.push_back({"version of hora", std::string(version())});
   return values;
+}
+
+/// What helps where MPI cannot be loaded.
+std::string cure() {
+  if (!shortage_of_files(1).empty()) return describe_error(EMFILE);
+  return "Install it (Debian: apt-get install openmpi-bin libopenmpi-dev) and reinstall hora";
+}
+
+/// The ranks of an MPI job, or this process alone.
+std::unique_ptr<Transport> open_job(const Settings& settings, const Environment& environment,
+                                    const JobScope& scope, void (*before_finalize)()) {
+  const std::optional<Launch> launch = detect_launch(environment);
+  if (!launch && !mpi_is_loaded()) return make_lone_transport(scope);
+
+  const Loaded& mpi = mpi_module();
+  if (mpi.module == nullptr) {
+    if (!launch || launch->size.value_or(1) <= 1) return make_lone_transport(scope);
+    raise(ErrorKind::kStartup,
+          "the launcher started {} processes ({}), but this one sees 1, because MPI cannot be used: {}. {}",
+          *launch->size, launch->variable, mpi.reason, cure());
+  }
+  if (!launch && !mpi.module->is_active()) return make_lone_transport(scope);
+
+  auto transport = mpi.module->open(scope, settings.host_split, settings.start_timeout, before_finalize);
+  const int size = transport->topology().size();
+  if (scope.is_world() && launch && launch->size && *launch->size != size && launch->size.value() > 1) {
+    raise(ErrorKind::kStartup,
+          "the launcher started {} processes ({}), but MPI sees {}: hora was built against another MPI than "
+          "the one "
+          "whose mpirun was used ({})",
+          *launch->size, launch->variable, size, mpi.module->version());
+  }
+  return transport;
 }
 
 }  // namespace
@@ -103,30 +146,11 @@ std::string launcher_variable(const Environment& environment) {
 
 std::unique_ptr<Transport> open_transport(const Settings& settings, const Environment& environment,
                                           const JobScope& scope, void (*before_finalize)()) {
-  const std::optional<Launch> launch = detect_launch(environment);
-  if (!launch && !mpi_is_loaded()) return make_lone_transport(scope);
-
-  const Loaded& mpi = mpi_module();
-  if (mpi.module == nullptr) {
-    if (!launch || launch->size.value_or(1) <= 1) return make_lone_transport(scope);
-    raise(ErrorKind::kStartup,
-          "the launcher started {} processes ({}), but this one sees 1, because MPI cannot be used: {}. "
-          "Install it (Debian: apt-get install openmpi-bin libopenmpi-dev) and reinstall hora",
-          *launch->size, launch->variable, mpi.reason);
-  }
-  if (!launch && !mpi.module->is_active()) return make_lone_transport(scope);
-
-  auto transport = mpi.module->open(scope, settings.host_split, before_finalize);
-  const int size = transport->topology().size();
-  if (scope.is_world() && launch && launch->size && *launch->size != size && launch->size.value() > 1) {
-    raise(ErrorKind::kStartup,
-          "the launcher started {} processes ({}), but MPI sees {}: hora was built against another MPI than "
-          "the one "
-          "whose mpirun was used ({})",
-          *launch->size, launch->variable, size, mpi.module->version());
-  }
-  require_same(*transport, common_values_and_version(settings));
-  return with_shared_memory(with_links(std::move(transport)), shared_memory_options(settings));
+  auto transport = open_job(settings, environment, scope, before_finalize);
+  configure_log(settings.log_level, transport->topology().rank(), transport->topology().size());
+  require_same(*transport, common_values_and_version(settings), settings.start_timeout);
+  transport = with_links(std::move(transport), link_options(settings));
+  return with_shared_memory(std::move(transport), shared_memory_options(settings));
 }
 
 MpiProbe probe_mpi() {

@@ -13,7 +13,8 @@ namespace hora {
 /// Connects this process to the other ranks of its job: over MPI when it was started by an MPI launcher or
 /// when MPI already runs in this process, else as a job of one rank. Throws Error(kStartup) when the launcher
 /// started more processes than MPI sees, or versions or settings differ between ranks. `scope` may choose
-/// some of them. `before_finalize` is called when MPI is about to be finalised, by whomever.
+/// some of them. `before_finalize` is called when MPI is about to be finalised, by whomever. Lines of the log
+/// show the rank from here on.
 [[nodiscard]] std::unique_ptr<Transport> open_transport(const Settings& settings,
                                                         const Environment& environment, const JobScope& scope,
                                                         void (*before_finalize)());

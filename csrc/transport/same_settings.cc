@@ -5,7 +5,6 @@
 #include <string_view>
 #include <utility>
 
-#include "base/bytes.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/table.h"
@@ -18,7 +17,51 @@ namespace {
 // A list of values is shorter by far.
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 20;
 
-Bytes encode(const std::vector<NamedValue>& values) {
+/// Not negative, so that it can be told by its smallest and, turned round, by its largest.
+std::int64_t digest_of(std::span<const std::byte> bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return static_cast<std::int64_t>(hash_of({&text, 1}) >> 2);
+}
+
+void send_bytes(Transport& transport, int peer, std::span<const std::byte> bytes,
+                const StartDeadline& deadline) {
+  const std::uint64_t length = bytes.size();
+  deadline.await(transport, transport.send(peer, Transport::kStartTag, std::as_bytes(std::span(&length, 1))));
+  deadline.await(transport, transport.send(peer, Transport::kStartTag, bytes));
+}
+
+Bytes receive_bytes(Transport& transport, int peer, const StartDeadline& deadline) {
+  std::uint64_t length = 0;
+  const auto room = std::as_writable_bytes(std::span(&length, 1));
+  deadline.await(transport, transport.recv(peer, Transport::kStartTag, room));
+  if (length > kMostBytes)
+    raise(ErrorKind::kStartup, "rank {} sent a damaged message: {} bytes of settings", peer, length);
+  Bytes bytes(length);
+  deadline.await(transport, transport.recv(peer, Transport::kStartTag, bytes));
+  return bytes;
+}
+
+/// Rank 0 hears of all values, and tells all what differs.
+std::string find_differences(Transport& transport, const std::vector<NamedValue>& own, Duration timeout) {
+  const StartDeadline deadline(timeout);
+  const int size = transport.topology().size();
+  if (transport.topology().rank() > 0) {
+    send_bytes(transport, 0, encode_values(own), deadline);
+    const Bytes table = receive_bytes(transport, 0, deadline);
+    return {reinterpret_cast<const char*>(table.data()), table.size()};
+  }
+  std::vector<std::vector<NamedValue>> of_ranks{own};
+  for (int peer = 1; peer < size; ++peer)
+    of_ranks.push_back(decode_values(receive_bytes(transport, peer, deadline)));
+  const std::string table = describe_differences(of_ranks).substr(0, kMostBytes);
+  for (int peer = 1; peer < size; ++peer)
+    send_bytes(transport, peer, std::as_bytes(std::span(table)), deadline);
+  return table;
+}
+
+}  // namespace
+
+Bytes encode_values(const std::vector<NamedValue>& values) {
   ByteWriter out;
   out.varint(values.size());
   for (const NamedValue& value : values) {
@@ -28,7 +71,7 @@ Bytes encode(const std::vector<NamedValue>& values) {
   return out.take();
 }
 
-std::vector<NamedValue> decode(std::span<const std::byte> bytes) {
+std::vector<NamedValue> decode_values(std::span<const std::byte> bytes) {
   ByteReader in(bytes);
   std::vector<NamedValue> values(in.length());
   for (NamedValue& value : values) {
@@ -38,50 +81,6 @@ std::vector<NamedValue> decode(std::span<const std::byte> bytes) {
   in.end();
   return values;
 }
-
-/// Not negative, so that it can be told by its smallest and, turned round, by its largest.
-std::int64_t digest_of(std::span<const std::byte> bytes) {
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  return static_cast<std::int64_t>(hash_of({&text, 1}) >> 2);
-}
-
-void send_bytes(Transport& transport, int peer, std::span<const std::byte> bytes, TimePoint deadline) {
-  const std::uint64_t length = bytes.size();
-  await_at_start(transport, transport.send(peer, Transport::kStartTag, std::as_bytes(std::span(&length, 1))),
-                 deadline);
-  await_at_start(transport, transport.send(peer, Transport::kStartTag, bytes), deadline);
-}
-
-Bytes receive_bytes(Transport& transport, int peer, TimePoint deadline) {
-  std::uint64_t length = 0;
-  const auto room = std::as_writable_bytes(std::span(&length, 1));
-  await_at_start(transport, transport.recv(peer, Transport::kStartTag, room), deadline);
-  if (length > kMostBytes)
-    raise(ErrorKind::kStartup, "rank {} sent a damaged message: {} bytes of settings", peer, length);
-  Bytes bytes(length);
-  await_at_start(transport, transport.recv(peer, Transport::kStartTag, bytes), deadline);
-  return bytes;
-}
-
-/// Rank 0 hears of all values, and tells all what differs.
-std::string find_differences(Transport& transport, const std::vector<NamedValue>& own) {
-  const TimePoint deadline = Clock::now() + kStartDeadline;
-  const int size = transport.topology().size();
-  if (transport.topology().rank() > 0) {
-    send_bytes(transport, 0, encode(own), deadline);
-    const Bytes table = receive_bytes(transport, 0, deadline);
-    return {reinterpret_cast<const char*>(table.data()), table.size()};
-  }
-  std::vector<std::vector<NamedValue>> of_ranks{own};
-  for (int peer = 1; peer < size; ++peer)
-    of_ranks.push_back(decode(receive_bytes(transport, peer, deadline)));
-  const std::string table = describe_differences(of_ranks).substr(0, kMostBytes);
-  for (int peer = 1; peer < size; ++peer)
-    send_bytes(transport, peer, std::as_bytes(std::span(table)), deadline);
-  return table;
-}
-
-}  // namespace
 
 std::string describe_differences(std::span<const std::vector<NamedValue>> of_ranks) {
   std::map<std::string, std::map<std::string, std::vector<int>>> ranks_of;  // by name, by value
@@ -99,15 +98,15 @@ std::string describe_differences(std::span<const std::vector<NamedValue>> of_ran
   return table;
 }
 
-void require_same(Transport& transport, const std::vector<NamedValue>& own) {
+void require_same(Transport& transport, const std::vector<NamedValue>& own, Duration timeout) {
   if (transport.topology().size() == 1) return;
-  const std::int64_t digest = digest_of(encode(own));
+  const std::int64_t digest = digest_of(encode_values(own));
   // Both are asked for in any case, so that all ranks do the same.
-  const std::int64_t lowest = smallest(transport, digest);
-  const std::int64_t highest = -smallest(transport, -digest);
+  const std::int64_t lowest = smallest(transport, digest, timeout);
+  const std::int64_t highest = -smallest(transport, -digest, timeout);
   if (lowest == highest) return;
   raise(ErrorKind::kStartup, "the ranks of this job differ in what has to be the same on all of them:{}",
-        find_differences(transport, own));
+        find_differences(transport, own, timeout));
 }
 
 }  // namespace hora

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "base/bytes.h"
+#include "base/clock.h"
 #include "base/config.h"
 #include "transport/transport.h"
 
@@ -14,7 +16,12 @@ namespace hora {
 ///
 /// Costs a few small messages per rank however many values and ranks there are: only a digest is compared.
 /// The values travel when that differs.
-void require_same(Transport& transport, const std::vector<NamedValue>& own);
+void require_same(Transport& transport, const std::vector<NamedValue>& own, Duration timeout);
+
+/// The values as they travel.
+[[nodiscard]] Bytes encode_values(const std::vector<NamedValue>& values);
+/// Throws Error(kSessionFailed) for what cannot have been written.
+[[nodiscard]] std::vector<NamedValue> decode_values(std::span<const std::byte> bytes);
 
 /// The table: a line for each value of each name about which ranks differ. The index in `of_ranks` is the
 /// rank.

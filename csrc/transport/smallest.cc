@@ -8,16 +8,17 @@
 
 namespace hora {
 
-void await_at_start(Transport& transport, Ticket ticket, TimePoint deadline) {
+void StartDeadline::await(Transport& transport, Ticket ticket) const {
   while (!transport.done(ticket)) {
-    if (Clock::now() > deadline)
-      raise(ErrorKind::kSessionFailed, "not all ranks called init within {} s", kStartDeadline.count());
+    if (Clock::now() > end_)
+      raise(ErrorKind::kSessionFailed, "not all ranks called init within {} s (HORA_START_TIMEOUT_SECONDS)",
+            whole_seconds(timeout_));
     std::this_thread::yield();
   }
 }
 
-std::int64_t smallest(Transport& transport, std::int64_t own) {
-  const TimePoint deadline = Clock::now() + kStartDeadline;
+std::int64_t smallest(Transport& transport, std::int64_t own, Duration timeout) {
+  const StartDeadline deadline(timeout);
   const int size = transport.topology().size();
   const int rank = transport.topology().rank();
   for (int distance = 1; distance < size; distance *= 2) {
@@ -27,8 +28,8 @@ std::int64_t smallest(Transport& transport, std::int64_t own) {
                                            std::as_writable_bytes(std::span(&heard, 1)));
     const Ticket outgoing =
         transport.send((rank + distance) % size, Transport::kStartTag, std::as_bytes(std::span(&known, 1)));
-    await_at_start(transport, incoming, deadline);
-    await_at_start(transport, outgoing, deadline);
+    deadline.await(transport, incoming);
+    deadline.await(transport, outgoing);
     own = std::min(own, heard);
   }
   return own;

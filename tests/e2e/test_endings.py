@@ -132,31 +132,6 @@ def test_the_rank_that_fails_before_any_collective_is_named() -> None:
     assert re.search(r",2\]|rank 2\b", ending.output), ending.output
 
 
-FEW_DESCRIPTORS = """
-from mpi4py import MPI
-used = len(os.listdir("/proc/self/fd")) - 1
-resource.setrlimit(resource.RLIMIT_NOFILE, (used + SPARE, used + SPARE))
-try:
-    hora.init()
-except RuntimeError as error:
-    say(f"told: {error}")
-    os._exit(3)
-assert hora.allreduce(numpy.ones(1), op=hora.Sum)[0] == 2
-say("works")
-os._exit(0)
-"""
-
-
-@pytest.mark.parametrize(
-    ("spare", "expected"),
-    [(0, r"told: .*Too many open files"), (2, r"over mpi instead of shared memory: .*")],
-)
-def test_too_few_descriptors_is_a_message(spare: int, expected: str) -> None:
-    ending = run(FEW_DESCRIPTORS.replace("SPARE", str(spare)), **RECOVERY)
-    assert len(re.findall(expected, ending.output)) == 2, ending.output
-    assert ending.output.count("works") == (2 if spare else 0), ending.output
-
-
 def test_a_shared_tensor_that_does_not_fit_is_a_message_and_the_job_goes_on() -> None:
     program = (
         STARTED

@@ -13,7 +13,7 @@ TOLD_WITHIN_S = 2.0
 ENDED_WITHIN_S = 10.0
 
 PROLOGUE = f"""
-import ctypes, os, signal, sys, time
+import ctypes, os, signal, subprocess, sys, time
 import numpy
 import hora
 import hora.numpy as hvd
@@ -288,6 +288,10 @@ child = os.fork()
 if child == 0:
     os._exit(0 if ours() == without else 9)
 say(f"child ended with {os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}")
+listing = ["ls", "-l", "/proc/self/fd"]
+program = subprocess.run(listing, close_fds=False, capture_output=True, text=True, timeout=10)
+held = [word for word in ("pidfd", "eventfd", "eventpoll", "memfd:hora") if word in program.stdout]
+say(f"a program that was started holds {held}")
 start = time.time()
 child = os.fork()
 if child == 0:
@@ -304,6 +308,7 @@ os._exit(4)
 def test_forked_children_keep_nothing_open_and_hide_no_death(split: str) -> None:
     ending = run(FORK, HORA_HOST_SPLIT=split, **RECOVERY)
     assert ending.output.count("child ended with 0") == RANKS, ending.output
+    assert ending.output.count("a program that was started holds []") == RANKS, ending.output
     assert_told(ending, [0, 2])
 
 

@@ -113,13 +113,36 @@ def test_the_launcher_gets_it_and_nothing_stays_behind(
         assert list(tmp_path.glob("handled-*"))
 
 
-def test_the_second_signal_ends_a_rank_that_does_not_stop(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_second_signal_ends_a_rank_that_does_not_stop(tmp_path: Path, number: signal.Signals) -> None:
     job = Job(tmp_path, BUSY_WITHOUT_END, 2, own_handler=False)
     job.wait_until_ready()
     rank = [pid for pid in processes.marked(job.mark) if pid != job.process.pid][-1]
-    os.kill(rank, signal.SIGTERM)
+    os.kill(rank, number)
     time.sleep(1)
     assert job.process.poll() is None
-    os.kill(rank, signal.SIGTERM)
+    os.kill(rank, number)
     code, output = job.end(10)
+    assert code != 0, output
+
+
+LEAVING = """
+while step < 3:
+    train()
+if hora.rank() == 0:
+    time.sleep(4)
+hora.shutdown()
+sys.stdout.write("left\\n")
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_during_shutdown_ends_the_job_soon(tmp_path: Path, number: signal.Signals) -> None:
+    job = Job(tmp_path, LEAVING, 2, own_handler=False)
+    job.wait_until_ready()
+    ranks = [pid for pid in processes.marked(job.mark) if pid != job.process.pid]
+    time.sleep(1)
+    for rank in ranks:
+        os.kill(rank, number)
+    code, output = job.end(15)
     assert code != 0, output

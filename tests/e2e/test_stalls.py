@@ -126,6 +126,36 @@ os._exit(4)
         assert float(found[1]) < (5.5 if rank < 3 else 7)
 
 
+BARRIER = """
+if rank == 3:
+    END
+try:
+    hora.barrier()
+except HorovodInternalError as error:
+    say(f"told after {time.time() - start:.1f} s: {error}")
+time.sleep(1)
+os._exit(4)
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [
+        ("time.sleep(6)", r"barrier.* has waited for rank 3 for 3 s"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", r"rank 3 failed: it ended without notice"),
+    ],
+    ids=["late", "killed"],
+)
+def test_all_blame_the_rank_that_misses_in_a_barrier(end: str, reason: str) -> None:
+    settings = {"HORA_STALL_ABORT_SECONDS": "3", "HORA_STALL_WARNING_SECONDS": "0"}
+    ending = run(BARRIER.replace("END", end), 4, **settings, **RECOVERY)
+    for rank in range(3):
+        found = re.search(rf"rank {rank}: told after ([0-9.]+) s: (.*)", ending.output)
+        assert found, ending.output
+        assert re.search(reason, found[2]), found[2]
+        assert float(found[1]) < 5.5
+
+
 STOPPED = """
 if rank == STOPPED:
     stop_for(3.5)
@@ -213,5 +243,35 @@ say(f"equal, beginning with {next(iter(names))}")
 
 def test_pairing_does_not_depend_on_the_order_of_dictionaries() -> None:
     ending = run_to_end(WITH_OWN_HASH_SEED + PROLOGUE + ANY_ORDER, 2, 20, {})
+    assert ending.code == 0, ending.output
+    assert len(set(re.findall(r"equal, beginning with .*", ending.output))) == 2, ending.output
+
+
+WEIGHTS_IN_ANY_ORDER = """
+import torch
+import hora.torch as hvd
+torch.manual_seed(rank)
+model = torch.nn.Sequential(*(torch.nn.Linear(extent, 8) for extent in (4, 8, 8)))
+named = dict(model.named_parameters())
+order = list({name: None for name in set(named)})
+hvd.broadcast_parameters({name: named[name] for name in order}, root_rank=0)
+pairs = [(name, named[name]) for name in order]
+given = {"dict": dict(pairs).items(), "list": pairs, "generator": (pair for pair in pairs)}[KIND]
+optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), named_parameters=given)
+for step in range(3):
+    optimizer.zero_grad()
+    model(torch.full((2, 4), 1.0 + rank + step)).sum().backward()
+    optimizer.step()
+weights = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+gathered = hvd.allgather(weights[None], name="weights")
+assert gathered[0].equal(gathered[1])
+say(f"equal, beginning with {order}")
+"""
+
+
+@pytest.mark.parametrize("kind", ["dict", "list", "generator"])
+def test_weights_do_not_depend_on_the_order_of_names(kind: str) -> None:
+    program = WEIGHTS_IN_ANY_ORDER.replace("KIND", repr(kind))
+    ending = run_to_end(WITH_OWN_HASH_SEED + PROLOGUE + program, 2, 40, {})
     assert ending.code == 0, ending.output
     assert len(set(re.findall(r"equal, beginning with .*", ending.output))) == 2, ending.output

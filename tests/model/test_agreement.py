@@ -13,7 +13,9 @@ import pytest
 MODEL = Path(__file__).with_name("agreement.pml")
 COMPILER = shutil.which("cc")
 
-# How many states each variant has. A change that was not meant to change them is noticed.
+# How many states each variant has. A change that was not meant to change them is noticed. JOIN with CRASH,
+# 5,081,622 states, and JOIN with LEAVE, 5,315,196, keep the claims as well, but take half a minute each and
+# are not searched here.
 STATES = {
     (): 1429,
     ("IDS",): 1429,
@@ -22,6 +24,7 @@ STATES = {
     ("IDS", "LEAVE"): 134_738,
     ("IDS", "CRASH"): 65_763,
     ("IDS", "MISMATCH", "CRASH"): 400_498,
+    ("IDS", "LEAVE", "CRASH"): 2_091_005,
 }
 # What Spin says about each planted error.
 PLANTED = {
@@ -50,7 +53,7 @@ def search(flags: tuple[str, ...], folder: Path) -> Search:
     subprocess.run(
         ["spin", "-a", *(f"-D{flag}" for flag in flags), MODEL], cwd=folder, check=True, timeout=20
     )
-    build = ["cc", "-O1", "-w", "-DNOREDUCE", "-DMEMLIM=1024", "-o", "pan", "pan.c"]
+    build = ["cc", "-O1", "-w", "-DNOREDUCE", "-DCOLLAPSE", "-DMEMLIM=1024", "-o", "pan", "pan.c"]
     subprocess.run(build, cwd=folder, check=True, timeout=60)
     ended = subprocess.run(
         ["./pan", "-a", "-m100000"], cwd=folder, capture_output=True, text=True, timeout=60

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <future>
+#include <thread>
 #include <utility>
 
 #include "base/text.h"
@@ -138,14 +140,8 @@ Members members_of(const JobScope& scope) {
   return members;
 }
 
-std::unique_ptr<Transport> open(const JobScope& scope, const std::vector<int>& host_split,
-                                void (*before_finalize)()) {
-  if (own_mpi.abandoned) {
-    raise(ErrorKind::kStartup,
-          "hora failed in this process before, so MPI cannot be relied on; start the job again");
-  }
-  if (is_finalized())
-    raise(ErrorKind::kStartup, "MPI has been finalised in this process and cannot start again");
+std::unique_ptr<Transport> connect(const JobScope& scope, const std::vector<int>& host_split,
+                                   void (*before_finalize)()) {
   if (!is_initialized()) {
     start_mpi();
   } else if (own_mpi.process != getpid()) {
@@ -156,6 +152,26 @@ std::unique_ptr<Transport> open(const JobScope& scope, const std::vector<int>& h
   auto transport = std::make_unique<MpiTransport>(members.communicator, host_split);
   if (members.is_own) MPI_Comm_free(&members.communicator);
   return transport;
+}
+
+/// Calls of MPI that wait for other ranks cannot be ended, so they are made in a thread that is left to
+/// itself when it takes too long.
+std::unique_ptr<Transport> open(const JobScope& scope, const std::vector<int>& host_split, Duration timeout,
+                                void (*before_finalize)()) {
+  if (own_mpi.abandoned) {
+    raise(ErrorKind::kStartup,
+          "hora failed in this process before, so MPI cannot be relied on; start the job again");
+  }
+  if (is_finalized())
+    raise(ErrorKind::kStartup, "MPI has been finalised in this process and cannot start again");
+  std::packaged_task<std::unique_ptr<Transport>()> connecting(
+      [scope, host_split, before_finalize] { return connect(scope, host_split, before_finalize); });
+  auto transport = connecting.get_future();
+  std::thread(std::move(connecting)).detach();
+  if (transport.wait_for(timeout) == std::future_status::ready) return transport.get();
+  own_mpi.abandoned = true;
+  raise(ErrorKind::kStartup, "not all ranks called init within {} s (HORA_START_TIMEOUT_SECONDS)",
+        whole_seconds(timeout));
 }
 
 std::string version() {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <thread>
 #include <utility>
 
 #include "transport/mpi/check.h"
@@ -13,20 +12,10 @@ namespace {
 constexpr int kControlTag = 0;
 constexpr std::byte kMore{0};
 constexpr std::byte kLast{1};
-constexpr auto kStartDeadline = std::chrono::seconds(120);
 
-/// Duplicates a communicator; gives up when some rank does not take part in time.
 MPI_Comm duplicate(MPI_Comm original) {
   MPI_Comm copy = MPI_COMM_NULL;
-  MPI_Request request = MPI_REQUEST_NULL;
-  check_mpi(MPI_Comm_idup(original, &copy, &request), "MPI_Comm_idup");
-  const TimePoint deadline = Clock::now() + kStartDeadline;
-  for (int complete = 0; complete == 0; std::this_thread::yield()) {
-    check_mpi(MPI_Test(&request, &complete, MPI_STATUS_IGNORE), "MPI_Test");
-    if (complete == 0 && Clock::now() > deadline) {
-      raise(ErrorKind::kStartup, "not all ranks called init within {} s", kStartDeadline.count());
-    }
-  }
+  check_mpi(MPI_Comm_dup(original, &copy), "MPI_Comm_dup");
   MPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN);
   return copy;
 }

@@ -1,18 +1,19 @@
 #include <fcntl.h>
+#include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstring>
+#include <cstdint>
 #include <optional>
 #include <thread>
 #include <utility>
 
 #include "base/error.h"
 #include "base/event.h"
+#include "base/log.h"
+#include "base/open_files.h"
 #include "base/socket.h"
-#include "base/text.h"
 #include "transport/shm/host_memory.h"
+#include "transport/shm/invitation.h"
 
 namespace hora {
 namespace {
@@ -23,20 +24,15 @@ constexpr std::size_t kLeastSlotBytes = 32 * 1024;
 
 constexpr const char* kNotWanted = "it is switched off";
 
-/// What the leader tells the others over the transport.
-struct Invitation {
-  HostLayout layout;
-  std::array<char, 64> listener{};
-  std::array<char, 256> refusal{};  ///< not empty: there is no shared memory, and why
-};
+// A rank greets as soon as it is connected.
+constexpr auto kGreetingTime = std::chrono::seconds(5);
 
-template <std::size_t kSize>
-void put(std::array<char, kSize>& field, const std::string& text) {
-  field.fill(0);
-  std::ranges::copy(text.substr(0, kSize - 1), field.begin());
+/// Descriptors that a rank opens to share memory with so many others, more than it keeps.
+std::size_t files_needed(std::size_t ranks, bool is_leader) {
+  constexpr std::size_t kOwn = 8;
+  constexpr std::size_t kOfEachRank = 2;  // its bell and its process
+  return kOwn + ranks * (kOfEachRank + (is_leader ? 1 : 0));
 }
-
-enum class Verdict : std::uint8_t { kGood, kBad };
 
 HostLayout choose_layout(int ranks, const HostMemoryOptions& options) {
   const auto pages = [](std::size_t bytes) { return std::max(bytes / kPage, std::size_t{1}) * kPage; };
@@ -67,7 +63,7 @@ class Connecting {
         options_(options),
         rank_(transport.topology().local_rank()),
         ranks_(transport.topology().ranks_on(transport.topology().host_of(transport.topology().rank()))),
-        deadline_(Clock::now() + options.deadline) {}
+        deadline_(Clock::now() + options.start_timeout) {}
 
   [[nodiscard]] HostConnection run() {
     try {
@@ -81,69 +77,124 @@ class Connecting {
  private:
   using MemoryPtr = std::unique_ptr<HostMemory>;
 
-  void invite(const Invitation& invitation) {
-    std::vector<Ticket> tickets;
-    for (std::size_t member = 1; member < ranks_.size(); ++member)
-      tickets.push_back(
-          transport_.send(ranks_[member], Transport::kStartTag, std::as_bytes(std::span(&invitation, 1))));
-    for (Ticket& ticket : tickets) await(ticket);
-  }
-
-  void await(Ticket& ticket) {
+  void await(Ticket ticket) const {
     while (!transport_.done(ticket)) {
       if (Clock::now() > deadline_)
-        raise(ErrorKind::kSessionFailed, "the ranks of this host did not come together in {} s",
-              options_.deadline.count());
+        raise(ErrorKind::kSessionFailed,
+              "the ranks of this host did not come together in {} s (HORA_START_TIMEOUT_SECONDS)",
+              whole_seconds(options_.start_timeout));
       std::this_thread::yield();
     }
+  }
+
+  template <typename T>
+  [[nodiscard]] Ticket tell(int rank, const T& value) const {
+    return transport_.send(rank, Transport::kStartTag, std::as_bytes(std::span(&value, 1)));
+  }
+
+  template <typename T>
+  [[nodiscard]] T hear(int rank) const {
+    T value{};
+    await(transport_.recv(rank, Transport::kStartTag, std::as_writable_bytes(std::span(&value, 1))));
+    return value;
+  }
+
+  [[nodiscard]] Refusal own_shortage() const {
+    return Refusal(shortage_of_files(files_needed(ranks_.size(), rank_ == 0)));
+  }
+
+  void invite(const HostInvitation& invitation) const {
+    std::vector<Ticket> tickets;
+    for (std::size_t member = 1; member < ranks_.size(); ++member)
+      tickets.push_back(tell(ranks_[member], invitation));
+    for (const Ticket ticket : tickets) await(ticket);
+  }
+
+  /// What a rank knows to lack it says before anything is tried.
+  void require_all_able() const {
+    std::vector<Refusal> refusals{own_shortage()};
+    for (std::size_t member = 1; member < ranks_.size(); ++member)
+      refusals.push_back(hear<Refusal>(ranks_[member]));
+    for (std::size_t member = 0; member < ranks_.size(); ++member)
+      if (refusals[member]) raise_refusal(member, refusals[member]);
+  }
+
+  [[noreturn]] void raise_refusal(std::size_t member, const Refusal& refusal) const {
+    raise(ErrorKind::kStartup, "rank {}: {}", ranks_[member], refusal.text());
   }
 
   MemoryPtr lead() {
     std::optional<Segment> segment;
     std::optional<LocalListener> listener;
-    Invitation invitation{.layout = choose_layout(static_cast<int>(ranks_.size()), options_)};
+    HostInvitation invitation{.layout = choose_layout(static_cast<int>(ranks_.size()), options_)};
     const HostLayout& layout = invitation.layout;
     try {
+      require_all_able();
       if (!options_.wanted) raise(ErrorKind::kStartup, "{}", kNotWanted);
       segment = Segment::create(layout.total_bytes(), options_.directory);
       segment->reserve(0, layout.fixed_bytes());
       segment = options_.open(Descriptor(fcntl(segment->file(), F_DUPFD_CLOEXEC, 0)), layout.total_bytes());
       listener.emplace();
-      put(invitation.listener, listener->name());
+      invitation.name_listener(listener->name());
+      invitation.secret = make_secret();
     } catch (const Error& error) {
-      put(invitation.refusal, error.what());
-      invite(invitation);
+      if (error.kind() == ErrorKind::kStartup) {
+        invitation.refusal = Refusal(error.what());
+        invite(invitation);
+      }
       throw;
     }
     invite(invitation);
-    return hand_out(std::move(*segment), layout, *listener);
+    return hand_out(std::move(*segment), layout, *listener, invitation.secret);
   }
 
-  [[nodiscard]] static HostMember make_member() { return {make_event(), watchable_self()}; }
+  [[nodiscard]] HostMember make_member() {
+    Watchable self = watchable_self();
+    kept_ = std::move(self.kept);
+    if (rank_ == 0 && !self.lack.empty())
+      log_warning(
+          fmt::format("the ranks of this host watch each other by pipes, because they cannot do it otherwise "
+                      "({}): the end of one is noticed late if processes live on that it has cloned",
+                      self.lack));
+    return {make_event(), std::move(self.process)};
+  }
 
   /// Gets from every member what it has for the others, then gives each that of all. A member that hangs up
   /// instead, or is late, ends the attempt: the others see the leader hang up in turn.
-  MemoryPtr hand_out(Segment segment, const HostLayout& layout, const LocalListener& listener) {
-    std::vector<std::pair<int, LocalSocket>> sockets;
+  MemoryPtr hand_out(Segment segment, const HostLayout& layout, const LocalListener& listener,
+                     const Secret& secret) {
+    std::vector<std::pair<std::size_t, LocalSocket>> sockets;
     std::vector<HostMember> members(ranks_.size());
     members[0] = make_member();
     while (sockets.size() + 1 < ranks_.size()) {
       LocalSocket socket = listener.accept(deadline_);
+      const std::size_t member = member_at(socket, secret);
+      if (member == 0 || member >= members.size() || members[member].bell) continue;  // a stranger
       const int file = segment.file();
       socket.send_descriptors({&file, 1}, deadline_);
-      const auto member = receive_value<std::uint32_t>(socket, deadline_);
-      if (member == 0 || member >= members.size() || members[member].bell)
-        raise(ErrorKind::kStartup, "a process that is no rank of this host answered");
+      require_able(member, socket);
       members[member] = std::move(receive_members(socket, 1).front());
-      sockets.emplace_back(static_cast<int>(member), std::move(socket));
+      sockets.emplace_back(member, std::move(socket));
     }
     for (const auto& [member, socket] : sockets) send_members(socket, members);
-    for (const auto& [member, socket] : sockets) {
-      if (receive_value<Verdict>(socket, deadline_) != Verdict::kGood)
-        raise(ErrorKind::kStartup, "a rank of this host could not take part");
+    for (const auto& [member, socket] : sockets) require_able(member, socket);
+    for (const auto& [member, socket] : sockets) send_value(socket, Refusal(), deadline_);
+    return std::make_unique<HostMemory>(std::move(segment), layout, 0, std::move(members), std::move(kept_));
+  }
+
+  /// 0 when it is none of a rank of this job.
+  [[nodiscard]] std::size_t member_at(const LocalSocket& socket, const Secret& secret) const {
+    try {
+      const auto greeting =
+          receive_value<HostGreeting>(socket, std::min(deadline_, Clock::now() + kGreetingTime));
+      return is_same(greeting.secret, secret) ? greeting.member : 0;
+    } catch (const Error&) {
+      return 0;
     }
-    for (const auto& [member, socket] : sockets) send_value(socket, Verdict::kGood, deadline_);
-    return std::make_unique<HostMemory>(std::move(segment), layout, 0, std::move(members));
+  }
+
+  void require_able(std::size_t member, const LocalSocket& socket) const {
+    if (const auto refusal = receive_value<Refusal>(socket, deadline_)) raise_refusal(member, refusal);
   }
 
   void send_members(const LocalSocket& socket, std::span<const HostMember> members) const {
@@ -166,26 +217,40 @@ class Connecting {
     return members;
   }
 
+  /// Does a part of the work, and tells the leader what came of it.
+  template <typename Part>
+  auto attempt(const LocalSocket& socket, Part part) const {
+    try {
+      auto result = part();
+      send_value(socket, Refusal(), deadline_);
+      return result;
+    } catch (const Error& error) {
+      send_value(socket, Refusal(error.what()), deadline_);
+      throw;
+    }
+  }
+
   MemoryPtr follow() {
-    Invitation invitation;
-    Ticket ticket = transport_.recv(ranks_.front(), Transport::kStartTag,
-                                    std::as_writable_bytes(std::span(&invitation, 1)));
-    await(ticket);
-    if (invitation.refusal.front() != 0) raise(ErrorKind::kStartup, "{}", text_in(invitation.refusal));
+    const int leader = ranks_.front();
+    await(tell(leader, own_shortage()));
+    const auto invitation = hear<HostInvitation>(leader);
+    if (invitation.refusal) raise(ErrorKind::kStartup, "{}", invitation.refusal.text());
     if (!invitation.layout.is_sound(ranks_.size()))
-      raise(ErrorKind::kSessionFailed, "rank {} sent a damaged message: no layout of shared memory",
-            ranks_.front());
+      raise(ErrorKind::kSessionFailed, "rank {} sent a damaged message: no layout of shared memory", leader);
     const LocalSocket socket = LocalSocket::connect(text_in(invitation.listener), deadline_);
-    auto file = socket.receive_descriptors(1, deadline_);
-    Segment segment = options_.open(std::move(file.front()), invitation.layout.total_bytes());
-    const HostMember own = make_member();
-    send_value(socket, static_cast<std::uint32_t>(rank_), deadline_);
+    send_value(socket, HostGreeting{invitation.secret, static_cast<std::uint32_t>(rank_)}, deadline_);
+    HostMember own;
+    Segment segment = attempt(socket, [&] {
+      auto file = socket.receive_descriptors(1, deadline_);
+      own = make_member();
+      return options_.open(std::move(file.front()), invitation.layout.total_bytes());
+    });
     send_members(socket, {&own, 1});
-    auto members = receive_members(socket, ranks_.size());
-    send_value(socket, Verdict::kGood, deadline_);
-    if (receive_value<Verdict>(socket, deadline_) != Verdict::kGood)
-      raise(ErrorKind::kStartup, "a rank of this host could not take part");
-    return std::make_unique<HostMemory>(std::move(segment), invitation.layout, rank_, std::move(members));
+    auto members = attempt(socket, [&] { return receive_members(socket, ranks_.size()); });
+    if (const auto refusal = receive_value<Refusal>(socket, deadline_))
+      raise(ErrorKind::kStartup, "{}", refusal.text());
+    return std::make_unique<HostMemory>(std::move(segment), invitation.layout, rank_, std::move(members),
+                                        std::move(kept_));
   }
 
   Transport& transport_;
@@ -193,6 +258,7 @@ class Connecting {
   const int rank_;
   const std::vector<int>& ranks_;
   const TimePoint deadline_;
+  Descriptor kept_;
 };
 
 }  // namespace

@@ -10,11 +10,13 @@
 
 namespace hora {
 
-HostMemory::HostMemory(Segment segment, HostLayout layout, int rank, std::vector<HostMember> members)
+HostMemory::HostMemory(Segment segment, HostLayout layout, int rank, std::vector<HostMember> members,
+                       Descriptor kept)
     : shared_(new Shared{std::move(segment), {layout.heap(index(rank)), layout.heap_bytes}}),
       data_(shared_->segment.data()),
       layout_(layout),
-      rank_(rank) {
+      rank_(rank),
+      kept_(std::move(kept)) {
   for (HostMember& member : members) {
     const auto number = static_cast<int>(bells_.size());
     bells_.push_back(std::move(member.bell));
@@ -25,6 +27,7 @@ HostMemory::HostMemory(Segment segment, HostLayout layout, int rank, std::vector
 void HostMemory::close_in_child() {
   bells_.clear();
   watch_.close();
+  kept_ = Descriptor();
   shared_->segment.close_file();
 }
 

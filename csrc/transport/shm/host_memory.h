@@ -19,11 +19,11 @@
 namespace hora {
 
 struct HostMemoryOptions {
-  bool wanted = true;                              ///< the leader's answer counts
-  std::string directory;                           ///< on a tmpfs; empty: anonymous memory
-  std::size_t slot_bytes = 512 * 1024;             ///< at most; many ranks get smaller ones
-  std::size_t heap_bytes = std::size_t{32} << 30;  ///< address space for each rank, not memory
-  std::chrono::seconds deadline{60};               ///< for all ranks to come together
+  bool wanted = true;                                  ///< the leader's answer counts
+  std::string directory;                               ///< on a tmpfs; empty: anonymous memory
+  std::size_t slot_bytes = 512 * 1024;                 ///< at most; many ranks get smaller ones
+  std::size_t heap_bytes = std::size_t{32} << 30;      ///< address space for each rank, not memory
+  Duration start_timeout = std::chrono::seconds(120);  ///< for all ranks to come together
   /// How a rank maps the file that it was handed; tests let ranks that are threads share one mapping, so that
   /// a race detector sees them touch the same memory.
   std::function<Segment(Descriptor file, std::size_t bytes)> open = Segment::open;
@@ -32,14 +32,15 @@ struct HostMemoryOptions {
 /// What a rank hands to the others of its host.
 struct HostMember {
   Descriptor bell;     ///< an eventfd
-  Descriptor process;  ///< see watchable_self()
+  Descriptor process;  ///< see Watchable
 };
 
 /// The memory that the ranks of one host share, as one of them sees it, the bells of their sleeping threads,
 /// and the watch for those whose process ends. Ranks are numbered within the host here.
 class HostMemory {
  public:
-  HostMemory(Segment segment, HostLayout layout, int rank, std::vector<HostMember> members);
+  /// `kept` is what the process has to keep open to be watched.
+  HostMemory(Segment segment, HostLayout layout, int rank, std::vector<HostMember> members, Descriptor kept);
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return static_cast<int>(layout_.ranks); }
@@ -91,6 +92,7 @@ class HostMemory {
   int rank_;
   std::vector<Descriptor> bells_;  // by rank
   ProcessWatch watch_;             // of the others
+  Descriptor kept_;
 };
 
 /// What came of connecting.
@@ -100,7 +102,8 @@ struct HostConnection {
 };
 
 /// All ranks of a host make their shared memory, or learn alike that they have none: the leader makes a
-/// segment and hands it to the others through a Unix socket, whose name it tells them over `transport`.
+/// segment and hands it to the others through a Unix socket, whose name it tells them over `transport`,
+/// together with a secret, so that no other process gets it.
 /// Throws only when `transport` fails.
 [[nodiscard]] HostConnection connect_host(Transport& transport, const HostMemoryOptions& options);
 

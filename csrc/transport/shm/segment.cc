@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/open_files.h"
 
 namespace hora {
 namespace {
@@ -20,12 +21,12 @@ namespace {
 Descriptor make_file(const std::string& directory) {
   if (directory.empty()) {
     Descriptor file(memfd_create("hora", MFD_CLOEXEC));
-    if (!file) raise(ErrorKind::kStartup, "shared memory cannot be made: {}", std::strerror(errno));
+    if (!file) raise(ErrorKind::kStartup, "shared memory cannot be made: {}", describe_error(errno));
     return file;
   }
   Descriptor file(open(directory.c_str(), O_TMPFILE | O_RDWR | O_EXCL | O_CLOEXEC, 0600));
   if (!file)
-    raise(ErrorKind::kStartup, "shared memory cannot be made in {}: {}", directory, std::strerror(errno));
+    raise(ErrorKind::kStartup, "shared memory cannot be made in {}: {}", directory, describe_error(errno));
   return file;
 }
 

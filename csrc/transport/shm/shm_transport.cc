@@ -146,8 +146,8 @@ std::unique_ptr<Transport> with_shared_memory(std::unique_ptr<Transport> below,
   if (connection.memory == nullptr) {
     const std::string text = fmt::format("the ranks of this host talk over {} instead of shared memory: {}",
                                          below->name(), connection.reason);
-    if (options.wanted) {
-      log_warning(text);
+    if (options.wanted && below->topology().local_rank() == 0) {
+      log_warning(text);  // for all of the host
     } else {
       log_info(text);
     }

@@ -16,8 +16,6 @@ namespace {
 
 // What else uses this tag is over by then, or has not begun.
 constexpr int kInvitationTag = Transport::kStartTag;
-// For a peer to come here at all.
-constexpr auto kPeerDeadline = std::chrono::seconds(60);
 // While others connect, messages of theirs are looked for so often.
 constexpr auto kServePause = std::chrono::milliseconds(1);
 
@@ -107,7 +105,7 @@ class Connecting {
   }
 
   void await_answers(std::vector<Guest>& guests, std::optional<Door>& door) {
-    const TimePoint deadline = Clock::now() + kPeerDeadline;
+    const TimePoint deadline = Clock::now() + options_.start_timeout;
     const auto has_answered = [this](Guest& guest) {
       // Whoever has answered has also got its invitation.
       guest.has_answered = guest.has_answered || transport_.done(guest.answer);
@@ -129,16 +127,17 @@ class Connecting {
   }
 
   void await(Ticket ticket, int peer) {
-    const TimePoint deadline = Clock::now() + kPeerDeadline;
+    const TimePoint deadline = Clock::now() + options_.start_timeout;
     while (!transport_.done(ticket)) {
       if (Clock::now() > deadline) raise_late(peer);
       std::this_thread::yield();
     }
   }
 
-  [[noreturn]] static void raise_late(int peer) {
-    raise(ErrorKind::kSessionFailed, "rank {} did not come to connect within {} s", peer,
-          kPeerDeadline.count());
+  [[noreturn]] void raise_late(int peer) const {
+    raise(ErrorKind::kSessionFailed,
+          "rank {} did not come to connect within {} s (HORA_START_TIMEOUT_SECONDS)", peer,
+          whole_seconds(options_.start_timeout));
   }
 
   Transport& transport_;

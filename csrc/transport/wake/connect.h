@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/tcp.h"
 #include "transport/transport.h"
 #include "transport/wake/links.h"
@@ -13,7 +14,8 @@
 namespace hora {
 
 struct LinkOptions {
-  std::chrono::milliseconds deadline{3000};  ///< for one connection
+  std::chrono::milliseconds deadline{3000};            ///< for one connection
+  Duration start_timeout = std::chrono::seconds(120);  ///< for a peer to come to connect at all
   /// At which others are to try to reach this rank.
   std::function<std::vector<IpAddress>()> addresses = own_addresses;
 };

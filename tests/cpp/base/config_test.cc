@@ -75,6 +75,8 @@ std::vector<BadValue> bad_values() {
   for (const char* value : {"", "0", "1073741825"})
     bad.push_back({"HORA_PIECE_BYTES_BETWEEN_HOSTS", value, "1 to 2^30 bytes"});
   for (const char* value : {"", "auto", "2"}) bad.push_back({"HORA_DETERMINISTIC", value, "true or false"});
+  for (const char* value : {"", "0", "-1", "1.5", "1000001"})
+    bad.push_back({"HORA_START_TIMEOUT_SECONDS", value, "1 to 10^6 seconds"});
   for (const char* value : {"", "warn", "WARNING", "verbose", "2"})
     bad.push_back({"HORA_LOG_LEVEL", value, level});
   return bad;
@@ -107,6 +109,7 @@ TEST(Config, an_empty_environment_gives_the_defaults) {
   EXPECT_EQ(settings.route.one_phase, std::nullopt);
   EXPECT_EQ(settings.route.streaming, std::nullopt);
   EXPECT_EQ(settings.route.block_bytes, 0u);
+  EXPECT_EQ(settings.start_timeout, std::chrono::seconds(120));
   EXPECT_EQ(settings.log_level, "warning");
 }
 
@@ -126,6 +129,7 @@ TEST(Config, the_documented_default_of_every_setting_is_the_default) {
   EXPECT_EQ(settings.route.one_phase, defaults.route.one_phase);
   EXPECT_EQ(settings.route.streaming, defaults.route.streaming);
   EXPECT_EQ(settings.route.block_bytes, defaults.route.block_bytes);
+  EXPECT_EQ(settings.start_timeout, defaults.start_timeout);
   EXPECT_EQ(settings.log_level, defaults.log_level);
 }
 
@@ -142,8 +146,9 @@ TEST(Config, every_setting_is_documented) {
                                  "HORA_STREAMING", "HORA_BLOCK_BYTES", "HORA_ALLREDUCE_BETWEEN_HOSTS",
                                  "HORA_PIECE_BYTES_BETWEEN_HOSTS", "HORA_DETERMINISTIC", "HORA_CUDA_LIBRARY",
                                  "HORA_NCCL_LIBRARY", "HORA_CACHE_FOLDER", "HORA_DEVICE_TIMEOUT",
-                                 "HORA_NCCL_BLOCKING", "HORA_WAIT_ON_HOST", "HORA_STALL_WARNING_SECONDS",
-                                 "HORA_STALL_ABORT_SECONDS", "HORA_FAULTS", "HORA_BANNER", "HORA_LOG_LEVEL"));
+                                 "HORA_NCCL_BLOCKING", "HORA_WAIT_ON_HOST", "HORA_START_TIMEOUT_SECONDS",
+                                 "HORA_STALL_WARNING_SECONDS", "HORA_STALL_ABORT_SECONDS", "HORA_FAULTS",
+                                 "HORA_BANNER", "HORA_LOG_LEVEL"));
 }
 
 TEST(Config, what_has_to_be_the_same_on_all_ranks_is_documented_as_such) {
@@ -185,6 +190,7 @@ TEST(Config, each_setting_reaches_its_field) {
                                   {"HORA_DEVICE_TIMEOUT", "90"},
                                   {"HORA_NCCL_BLOCKING", "true"},
                                   {"HORA_WAIT_ON_HOST", "yes"},
+                                  {"HORA_START_TIMEOUT_SECONDS", "5"},
                                   {"HORA_STALL_WARNING_SECONDS", "7"},
                                   {"HORA_STALL_ABORT_SECONDS", "11"},
                                   {"HORA_FAULTS", "in_batch:1:20:kill"},
@@ -201,6 +207,7 @@ TEST(Config, each_setting_reaches_its_field) {
   EXPECT_EQ(settings.route.doubling, true);
   EXPECT_EQ(settings.route.across_bytes, 1000u);
   EXPECT_TRUE(settings.deterministic);
+  EXPECT_EQ(settings.start_timeout, std::chrono::seconds(5));
   EXPECT_EQ(settings.fusion_threshold, 1024u);
   EXPECT_EQ(settings.cache_capacity, 17u);
   EXPECT_EQ(settings.piece_bytes, 4096u);
@@ -244,6 +251,7 @@ TEST(Config, a_variable_of_horovod_is_read_when_ours_is_not_set) {
   EXPECT_EQ(read({{"HOROVOD_FUSION_THRESHOLD", "7"}}).fusion_threshold, 7u);
   EXPECT_EQ(read({{"HOROVOD_CACHE_CAPACITY", "0"}}).cache_capacity, 0u);
   EXPECT_EQ(read({{"HOROVOD_LOG_LEVEL", "fatal"}}).log_level, "error");
+  EXPECT_EQ(read({{"HOROVOD_START_TIMEOUT", "30"}}).start_timeout, std::chrono::seconds(30));
   EXPECT_EQ(read({{"HOROVOD_FUSION_THRESHOLD", "7"}, {"HORA_FUSION_THRESHOLD", "8"}}).fusion_threshold, 8u);
 }
 

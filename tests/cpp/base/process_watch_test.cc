@@ -1,12 +1,19 @@
 #include "base/process_watch.h"
 
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
+#include <cstddef>
 #include <utility>
 
 #include "base/event.h"
@@ -25,14 +32,15 @@ struct Child {
 };
 
 template <typename Body>
-Child start_child(Body body) {
+Child start_child(Body body, void (*before)() = [] {}) {
   const LocalListener listener;
   const TimePoint deadline = Clock::now() + 10s;
   const pid_t process = fork();
   if (process == 0) {
     const LocalSocket socket = LocalSocket::connect(listener.name(), deadline);
-    const Descriptor self = watchable_self();
-    const int number = self.get();
+    before();
+    const Watchable self = watchable_self();
+    const int number = self.process.get();
     socket.send_descriptors({&number, 1}, deadline);
     body();
     _exit(0);
@@ -68,7 +76,30 @@ TEST(ProcessWatch, a_child_of_the_process_does_not_hide_its_end) {
 
 TEST(ProcessWatch, this_process_goes_on) {
   ProcessWatch watch;
-  watch.add(0, watchable_self());
+  watch.add(0, watchable_self().process);
+  EXPECT_EQ(watch.take_ended(), std::nullopt);
+}
+
+/// As on a system from before Linux 5.3.
+void forbid_pidfd_open() {
+  std::array<sock_filter, 4> steps{{{BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, nr)},
+                                    {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, SYS_pidfd_open},
+                                    {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | ENOSYS},
+                                    {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW}}};
+  const sock_fprog program{steps.size(), steps.data()};
+  const bool filters = prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+                       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+  if (!filters || !watchable_self().kept) _exit(9);
+}
+
+TEST(ProcessWatch, where_there_is_no_pidfd_a_pipe_tells) {
+  ProcessWatch watch;
+  Child child = start_child([] { sleep(10); }, forbid_pidfd_open);
+  watch.add(3, std::move(child.watchable));
+  EXPECT_EQ(watch.take_ended(), std::nullopt);
+  kill(child.process, SIGKILL);
+  waitpid(child.process, nullptr, 0);
+  EXPECT_EQ(watch.take_ended(), 3);
   EXPECT_EQ(watch.take_ended(), std::nullopt);
 }
 

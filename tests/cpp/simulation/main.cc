@@ -1,12 +1,13 @@
 // hora_simulation                             the tests
 // hora_simulation --seed N [--fault NAME] [--verbose]   one seed; prints what is wrong, or every event
-// hora_simulation --soak                      new seeds until stopped or until one fails
+// hora_simulation --soak                      new seeds until stopped by SIGINT or until one fails
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <charconv>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <optional>
@@ -63,6 +64,14 @@ int run_one(std::uint32_t seed, const SimulationOptions& options) {
   return verdict.findings.empty() ? 0 : 1;
 }
 
+volatile std::sig_atomic_t was_interrupted = 0;
+
+void tell_soak(std::uint64_t seeds, std::chrono::steady_clock::duration time, std::uint32_t last) {
+  fmt::print("{} seeds in {:.0f} s, the last {}: nothing wrong\n", seeds,
+             std::chrono::duration<double>(time).count(), last);
+  std::fflush(stdout);
+}
+
 /// Begins anywhere, so that each soak sees other seeds.
 int soak() {
   constexpr auto kReportEvery = std::chrono::seconds(5);
@@ -70,17 +79,18 @@ int soak() {
   std::uint32_t seed = std::random_device()();
   const Clock::time_point start = Clock::now();
   Clock::time_point reported = start;
+  std::signal(SIGINT, [](int) { was_interrupted = 1; });
   for (std::uint64_t seeds = 1;; ++seeds, ++seed) {
     const Verdict verdict = judge(seed);
     if (!verdict.findings.empty()) {
       fmt::print("{}", describe(seed, verdict));
       return 1;
     }
-    if (Clock::now() - reported < kReportEvery) continue;
-    reported = Clock::now();
-    const double seconds = std::chrono::duration<double>(reported - start).count();
-    fmt::print("{} seeds in {:.0f} s, the last {}: nothing wrong\n", seeds, seconds, seed);
-    std::fflush(stdout);
+    const Clock::time_point now = Clock::now();
+    if (was_interrupted == 0 && now - reported < kReportEvery) continue;
+    reported = now;
+    tell_soak(seeds, now - start, seed);
+    if (was_interrupted != 0) return 0;
   }
 }
 

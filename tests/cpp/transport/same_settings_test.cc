@@ -14,6 +14,8 @@ using ::testing::Not;
 
 using Values = std::vector<NamedValue>;
 
+constexpr std::chrono::seconds kTimeout{30};
+
 Values values_with(const std::string& threshold) {
   return {{"HORA_FUSION_THRESHOLD", threshold}, {"HORA_HOST_SPLIT", ""}, {"version of hora", "1.2.3"}};
 }
@@ -24,7 +26,8 @@ INSTANTIATE_TEST_SUITE_P(Ranks, SameSettings, ::testing::ValuesIn(kRankCounts),
                          ::testing::PrintToStringParamName());
 
 TEST_P(SameSettings, that_are_alike_let_all_ranks_go_on) {
-  run_transports(GetParam(), [](Transport& transport) { require_same(transport, values_with("1000")); });
+  run_transports(GetParam(),
+                 [](Transport& transport) { require_same(transport, values_with("1000"), kTimeout); });
 }
 
 TEST_P(SameSettings, that_differ_on_one_rank_are_refused_on_all_with_the_same_table) {
@@ -33,7 +36,7 @@ TEST_P(SameSettings, that_differ_on_one_rank_are_refused_on_all_with_the_same_ta
   for (const int odd : {0, size - 1}) {
     run_transports(size, [&](Transport& transport) {
       try {
-        require_same(transport, values_with(transport.topology().rank() == odd ? "7" : "1000"));
+        require_same(transport, values_with(transport.topology().rank() == odd ? "7" : "1000"), kTimeout);
         ADD_FAILURE() << "rank " << transport.topology().rank() << " goes on";
       } catch (const Error& error) {
         EXPECT_EQ(error.kind(), ErrorKind::kStartup);

@@ -5,13 +5,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <set>
 #include <thread>
 
 #include "base/error.h"
+#include "base/socket.h"
+#include "support/forwarding_transport.h"
 #include "support/inbox.h"
 #include "support/run_ranks.h"
+#include "transport/shm/invitation.h"
 
 namespace hora::testing {
 namespace {
@@ -116,6 +123,71 @@ TEST(HostMemory, that_one_rank_cannot_map_is_used_by_none) {
     Inbox(transport).meet();
   };
   run_transports(3, body, {.shared_memory = false});
+}
+
+/// Names of sockets that listen on this machine and begin so, which every user can read.
+std::set<std::string> listeners() {
+  std::set<std::string> names;
+  std::ifstream file("/proc/net/unix");
+  for (std::string word; file >> word;)
+    if (word.starts_with("@hora-")) names.insert(word.substr(1));
+  return names;
+}
+
+/// Keeps what its rank gets from the leader until it may.
+class LateTransport final : public ForwardingTransport {
+ public:
+  LateTransport(std::unique_ptr<Transport> inner, const std::atomic<bool>& may_receive)
+      : ForwardingTransport(std::move(inner)), may_receive_(may_receive) {}
+
+  [[nodiscard]] Ticket recv(int peer, int tag, std::span<std::byte> data) override {
+    wait_for([this] { return may_receive_.load(); });
+    return ForwardingTransport::recv(peer, tag, data);
+  }
+
+ private:
+  const std::atomic<bool>& may_receive_;
+};
+
+/// Says what a process of this user gets that has found the leader, but does not know the secret.
+std::string visit(const std::string& name, std::size_t bytes) {
+  const TimePoint deadline = Clock::now() + 20s;
+  const LocalSocket socket = LocalSocket::connect(name, deadline);
+  socket.send(std::vector<std::byte>(bytes, std::byte{1}), deadline);
+  try {
+    static_cast<void>(socket.receive_descriptors(1, deadline));
+    return "the memory";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+TEST(HostMemory, is_not_handed_to_a_stranger_and_the_ranks_come_together_all_the_same) {
+  const std::set<std::string> before = listeners();
+  std::atomic<bool> may_receive{false};
+  std::thread stranger([&] {
+    std::vector<std::string> found;
+    wait_for([&] {
+      found.clear();
+      std::ranges::set_difference(listeners(), before, std::back_inserter(found));
+      return !found.empty();
+    });
+    for (const std::size_t bytes : {sizeof(HostGreeting), sizeof(HostGreeting) + 100})
+      EXPECT_EQ(visit(found.front(), bytes), "another process of this host gave up or ended");
+    may_receive = true;
+  });
+  RunOptions options{.shared_memory = false};
+  options.wrap = [&](std::unique_ptr<Transport> inner) -> std::unique_ptr<Transport> {
+    if (inner->topology().rank() == 0) return inner;
+    return std::make_unique<LateTransport>(std::move(inner), may_receive);
+  };
+  const auto body = [](Transport& transport) {
+    HostMemoryOptions small;
+    small.heap_bytes = 1 << 20;
+    EXPECT_NE(connect_host(transport, small).memory, nullptr);
+  };
+  run_transports(3, body, options);
+  stranger.join();
 }
 
 TEST(HostMemory, allocated_outlives_the_session_and_is_known_by_its_place) {
