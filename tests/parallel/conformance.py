@@ -72,8 +72,8 @@ def assert_gives(
 
     This rank has value number `own` of each input. Inputs stay as they are, but for those of calls in place.
     """
-    found = []
-    for form in front.forms(collective):
+    found: list[numpy.ndarray] = []
+    for form in front.forms(collective) if inputs else []:
         tensors = [front.tensor(given.values[own], given.dtype) for given in inputs]
         results = front.results(form, tensors, *arguments, **options)
         for tensor, result, given in zip(tensors, results, inputs, strict=True):
@@ -100,19 +100,28 @@ def assert_every_collective_works(
     assert_gives(front, own, "reducescatter", inputs, is_scattered("Sum", size, own), **reduction)
     assert_gives(front, own, "allgather", inputs, is_gathered, **options)
     assert_gives(front, own, "broadcast", inputs, is_copied_from(last), ranks[last], **options)
-    for given in inputs:
-        splits = [len(part) for part in numpy.array_split(given.values[own], size)]
-        assert_exchanges(front, given, own, splits, shares(given.values, size, own), **options)
+    rows = {len(given.values[own]) for given in inputs}
+    for count in rows:
+        alike = [given for given in inputs if len(given.values[own]) == count]
+        splits = [len(part) for part in numpy.array_split(numpy.empty(count), size)]
+        assert_exchanges(front, alike, own, splits, lambda values: shares(values, size, own), **options)
 
 
 def assert_exchanges(
-    front: FrontEnd, given: Input, own: int, splits: list[int], parts: list[numpy.ndarray], **options: Any
+    front: FrontEnd,
+    inputs: Sequence[Input],
+    own: int,
+    splits: list[int],
+    parts: Callable[[Sequence[numpy.ndarray]], list[numpy.ndarray]],
+    **options: Any,
 ) -> None:
-    """Fail unless every form of alltoall with `splits` brings `parts`, one from each rank."""
+    """Fail unless every form of alltoall with `splits` brings what `parts` finds, one part from each rank."""
     for form in front.forms("alltoall"):
-        mine = front.tensor(given.values[own], given.dtype)
-        rows, received = front.result(form, mine, splits, **options)
-        assert (front.dtype(rows), front.dtype(received)) == (given.dtype, "int32")
-        assert_equal(front.array(rows), numpy.concatenate(parts))
-        assert front.array(received).tolist() == [len(part) for part in parts]
-        assert_equal(front.array(mine), given.values[own])
+        tensors = [front.tensor(given.values[own], given.dtype) for given in inputs]
+        results = front.results(form, tensors, splits, **options)
+        for tensor, (rows, received), given in zip(tensors, results, inputs, strict=True):
+            expected = parts(given.values)
+            assert (front.dtype(rows), front.dtype(received)) == (given.dtype, "int32")
+            assert_equal(front.array(rows), numpy.concatenate(expected))
+            assert front.array(received).tolist() == [len(part) for part in expected]
+            assert_equal(front.array(tensor), given.values[own])

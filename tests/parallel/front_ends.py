@@ -18,7 +18,7 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 INTEGERS = ("uint8", "int8", "int16", "int32", "int64")
 DTYPES = ("bool", *INTEGERS, *FLOATS)
 
-RankError = type[Exception] | tuple[type[Exception], ...]
+Raised = type[Exception] | tuple[type[Exception], ...]
 
 
 @dataclass(frozen=True)
@@ -35,17 +35,17 @@ class FrontEnd:
         Whether tensors can have strides.
     tells_places
         Whether errors say where calls were made.
-    checks_together
-        Whether ranks are in a call together while its arguments are checked in Python.
+    is_traced
+        Whether a call is made a graph first, which takes time, and in which no rank waits for others.
     """
 
     hvd: ModuleType
     dtypes: tuple[str, ...]
     disagreed: type[Exception] = hora.HorovodInternalError
-    uninitialised: type[Exception] = hora.NotInitializedError
+    uninitialised: Raised = hora.NotInitializedError
     has_views: bool = True
     tells_places: bool = True
-    checks_together: bool = True
+    is_traced: bool = False
 
     def tensor(self, values: Any, dtype: str) -> Any:
         """Return a new tensor of this front end; `values` may be anything that NumPy understands."""
@@ -79,7 +79,7 @@ class FrontEnd:
         """Return what a collective gives for a tensor."""
         return self.results(form, [tensor], *arguments, **options)[0]
 
-    def refused(self, error: type[Exception]) -> RankError:
+    def refused(self, error: type[Exception]) -> Raised:
         """Return what a rank raises whose argument is wrong."""
         return error
 
@@ -122,7 +122,7 @@ class TensorFlowFrontEnd(FrontEnd):
         """Return the names; those in place are for variables."""
         return [name for name in super().forms(op) if not name.endswith("_")]
 
-    def refused(self, error: type[Exception]) -> RankError:
+    def refused(self, error: type[Exception]) -> Raised:
         import tensorflow as tf
 
         return (error, tf.errors.InvalidArgumentError)
@@ -141,7 +141,8 @@ class GraphFrontEnd(TensorFlowFrontEnd):
         import tensorflow as tf
 
         run: Callable[..., list[Any]] = super().results
-        return list(tf.function(lambda *inputs: run(form, inputs, *arguments, **options))(*tensors))
+        function = tf.function(lambda *inputs: run(form, inputs, *arguments, **options), autograph=False)
+        return list(function(*tensors))
 
     def __str__(self) -> str:
         return f"{super().__str__()} in graphs"
@@ -163,10 +164,10 @@ def tensorflow_front_ends() -> list[FrontEnd]:
         hora.tensorflow,
         DTYPES,
         disagreed=differ,
-        uninitialised=differ,
+        uninitialised=(differ, hora.NotInitializedError),
         has_views=False,
         tells_places=False,
-        checks_together=False,
+        is_traced=True,
     )
     return [eager, graph]
 

@@ -277,7 +277,10 @@ def scatter_all(
 ) -> list[Tensor]:
     """Reduce and scatter the tensors in one operation."""
     with checked("reducescatter", name, process_set):
-        pairs = [compression.compress(each) for each in tensors_of(values())]
+        tensors = tensors_of(values())
+        if any(each.shape.rank == 0 for each in tensors):
+            raise ValueError("a scalar has no first dimension to scatter along")
+        pairs = [compression.compress(each) for each in tensors]
         terms = Terms(
             name, set_id(process_set), choose_op(None, op), float(prescale_factor), float(postscale_factor)
         )
