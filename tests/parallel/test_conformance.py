@@ -125,6 +125,15 @@ def test_average_is_the_default(front: FrontEnd, name: str | None, peers: Peers)
             expect(front.array(front.result(form, mine, **options)), inputs[0])
 
 
+@of_all_front_ends
+def test_integers_wrap_and_keep_every_digit(front: FrontEnd, peers: Peers) -> None:
+    large = {"uint8": 100, "int8": -100, "int16": 20_000, "int32": 2**30 - 1, "int64": 2**60 + 1}
+    inputs = [Input(dtype, [numpy.array([value])] * peers.size) for dtype, value in large.items()]
+    for reduction in REDUCTIONS:
+        op = getattr(front.hvd, reduction)
+        assert_gives(front, peers.rank, "allreduce", inputs, is_reduced(reduction), op=op)
+
+
 @of_all_dtypes
 def test_allgather(front: FrontEnd, dtypes: Dtypes, peers: Peers) -> None:
     every = range(peers.size)
@@ -317,6 +326,14 @@ def test_what_one_rank_refuses_fails_on_all(front: FrontEnd, case: str, named: b
         label = wrong.form.removeprefix("grouped_") + (" 'refused': " if named else "")
         assert label in front.text(caught.value) or front.is_traced
         assert_works(peers, "refused", front)
+
+
+@of_all_front_ends
+def test_every_form_refuses(front: FrontEnd, peers: Peers) -> None:
+    for form in front.forms("allreduce"):
+        with pytest.raises(front.refused(ValueError), match="op Average is not defined for bool"):
+            front.result(form, front.tensor([True], "bool"), name="x")
+    assert_works(peers, "x", front)
 
 
 @of_all_front_ends
