@@ -36,7 +36,9 @@ class FrontEnd:
     tells_places
         Whether errors say where calls were made.
     is_traced
-        Whether a call is made a graph first, which takes time, and in which no rank waits for others.
+        Whether a call is made a graph first, while no rank waits for others.
+    is_slow
+        Whether calls take so long that tests make fewer.
     """
 
     hvd: ModuleType
@@ -46,6 +48,7 @@ class FrontEnd:
     has_views: bool = True
     tells_places: bool = True
     is_traced: bool = False
+    is_slow: bool = False
 
     def tensor(self, values: Any, dtype: str) -> Any:
         """Return a new tensor of this front end; `values` may be anything that NumPy understands."""
@@ -159,7 +162,9 @@ def tensorflow_front_ends() -> list[FrontEnd]:
     tf.config.threading.set_inter_op_parallelism_threads(1)
     # TensorFlow's ops raise its own exceptions, see docs/guides/tensorflow.md.
     differ = tf.errors.FailedPreconditionError
-    eager = TensorFlowFrontEnd(hora.tensorflow, DTYPES, disagreed=differ, has_views=False, tells_places=False)
+    eager = TensorFlowFrontEnd(
+        hora.tensorflow, DTYPES, disagreed=differ, has_views=False, tells_places=False, is_slow=True
+    )
     graph = GraphFrontEnd(
         hora.tensorflow,
         DTYPES,
@@ -167,6 +172,7 @@ def tensorflow_front_ends() -> list[FrontEnd]:
         uninitialised=(differ, hora.NotInitializedError),
         has_views=False,
         tells_places=False,
+        is_slow=True,
         is_traced=True,
     )
     return [eager, graph]

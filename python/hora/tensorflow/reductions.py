@@ -210,10 +210,8 @@ def reducescatter(
     ------
     ValueError, TypeError
         For an argument that this rank refuses.
-    tf.errors.InvalidArgumentError
-        For a tensor that is 0-d, or another ``op``.
     tf.errors.FailedPreconditionError
-        On all ranks, when dtypes, shapes, ``op`` or factors differ between them.
+        On all ranks, for another ``op``, or when dtypes, shapes, ``op`` or factors differ between them.
 
     Examples
     --------
