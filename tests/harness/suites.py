@@ -34,6 +34,7 @@ LIMITS_S = {
     "tsan": 600.0,
 }
 DEFAULT_LAUNCH = "plain"
+LAUNCH = "TEST_LAUNCH"  # the variable that tells ranks the name of their launch
 
 
 def find_suites(
@@ -65,20 +66,24 @@ def pytest_suite(plan: Plan, limit_s: float) -> Callable[[float], Suite]:
 def parallel_plans(keyword: str | None) -> Iterator[Plan]:
     """Yield one launch for each number of ranks and each launch name that the test files ask for.
 
-    A file in `tests/parallel` says with constants ``RANKS = (2, 3)`` and ``LAUNCH = "name"`` how it is run;
-    files with the same launch name share their processes.
+    A file in `tests/parallel` says with constants ``RANKS = (2, 3)`` and ``LAUNCH = "name"`` how it is run,
+    or with ``RANKS = {"name": (2, 3)}`` for several launches. Files with the same launch name share their
+    processes, which find it in their environment.
     """
     files: dict[tuple[int, str], list[str]] = {}
     for path in sorted((ROOT / "tests" / "parallel").glob("test_*.py")):
         constants = module_constants(path)
-        for ranks in constants["RANKS"]:
-            launch = constants.get("LAUNCH", DEFAULT_LAUNCH)
-            files.setdefault((ranks, launch), []).append(str(path.relative_to(ROOT)))
+        ranks = constants["RANKS"]
+        launches = ranks if isinstance(ranks, dict) else {constants.get("LAUNCH", DEFAULT_LAUNCH): ranks}
+        for launch, numbers in launches.items():
+            for number in numbers:
+                files.setdefault((number, launch), []).append(str(path.relative_to(ROOT)))
     for (ranks, launch), paths in sorted(
         files.items(), key=lambda item: (item[0][1] != DEFAULT_LAUNCH, item[0])
     ):
         title = f"parallel {ranks} ranks" + ("" if launch == DEFAULT_LAUNCH else f" {launch}")
-        yield Plan(title, [*paths, *keyword_arguments(keyword)], ranks, under_mpirun=True)
+        arguments = [*paths, *keyword_arguments(keyword)]
+        yield Plan(title, arguments, ranks, under_mpirun=True, environment={LAUNCH: launch})
 
 
 def module_constants(path: Path) -> dict[str, Any]:

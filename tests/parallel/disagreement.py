@@ -7,14 +7,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-import torch
+from front_ends import FRONT_ENDS, FrontEnd
 from harness.peers import Peers, bits
 
-import hora.torch as hvd
-from hora.errors import HorovodInternalError
+import hora
 
 #: What the groups of ranks sent that an error tells apart: by their ranks, then by attribute.
 Sent = dict[str, dict[str, str]]
+
+#: Files in which tests call collectives.
+PLACE = r".*(test_\w+|front_ends)\.py:\d+"
 
 
 def ranks_text(ranks: Sequence[int]) -> str:
@@ -42,29 +44,35 @@ def table_of(text: str) -> Sent:
 
 
 def assert_disagreement(
-    peers: Peers, call: Callable[[], Any], name: str, sent: Sent, tensors: Sequence[Any] = ()
+    peers: Peers,
+    call: Callable[[], Any],
+    name: str,
+    sent: Sent,
+    tensors: Sequence[Any] = (),
+    front: FrontEnd = FRONT_ENDS[-1],
 ) -> None:
     """Fail unless `call` raises one error on all ranks that tells who `sent` what and leaves `tensors`.
 
     Afterwards the same name must be usable, and so must unnamed calls.
     """
     before = [bits(tensor) for tensor in tensors]
-    with pytest.raises(HorovodInternalError) as caught:
+    with pytest.raises(front.disagreed) as caught:
         call()
-    text = str(caught.value)
+    text = front.text(caught.value)
     peers.assert_same(text)
     assert f" '{name}': ranks differ in " in text.splitlines()[0], text
     table = table_of(text)
     for row in table.values():
-        assert re.fullmatch(r".*test_\w+\.py:\d+", row.pop("called at")), text
+        assert not front.tells_places or re.fullmatch(PLACE, row.pop("called at")), text
     assert table == sent, text
     for tensor, old in zip(tensors, before, strict=True):
         assert bits(tensor) == old
-    assert_works(peers, name)
+    assert_works(peers, name, front)
 
 
-def assert_works(peers: Peers, name: str) -> None:
+def assert_works(peers: Peers, name: str, front: FrontEnd = FRONT_ENDS[-1]) -> None:
     """Fail unless correct calls under `name` and without a name give right results."""
     for options in ({"name": name}, {}):
-        result = hvd.allreduce(torch.full((5,), float(peers.rank + 1)), op=hvd.Sum, **options)
-        assert result.tolist() == [peers.size * (peers.size + 1) / 2] * 5
+        mine = front.tensor([peers.rank + 1.0] * 5, "float32")
+        result = front.result("allreduce", mine, op=hora.Sum, **options)
+        assert front.array(result).tolist() == [peers.size * (peers.size + 1) / 2] * 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import numpy
@@ -10,8 +11,15 @@ from front_ends import FLOATS, FRONT_ENDS
 REDUCTIONS = ("Average", "Sum", "Min", "Max", "Product")
 
 
+@functools.lru_cache(maxsize=64)
 def rank_values(dtype: str, shape: tuple[int, ...] | int, rank: int, seed: int = 0) -> numpy.ndarray:
     """Return values of rank `rank` that `dtype` holds exactly; any rank can compute those of all ranks."""
+    values = draw_values(dtype, shape, rank, seed)
+    values.setflags(write=False)
+    return values
+
+
+def draw_values(dtype: str, shape: tuple[int, ...] | int, rank: int, seed: int) -> numpy.ndarray:
     draw = numpy.random.default_rng([seed, rank, 11])
     if dtype == "bool":
         return draw.random(shape) < 0.5

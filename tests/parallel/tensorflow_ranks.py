@@ -1,24 +1,17 @@
-"""What the tests of `hora.tensorflow` share: a single thread, and both ways to run a function."""
+"""What the tests of `hora.tensorflow` share: its tensors, and both ways to run a function."""
 
 from __future__ import annotations
 
 import os
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
-
 from collections.abc import Callable
 from typing import Any
 
 import numpy
 import pytest
 import tensorflow as tf
-from front_ends import DTYPES, FLOATS
+from front_ends import DTYPES, FRONT_ENDS
 
 import hora
-
-# The hardest case for whoever would wait in one: TensorFlow then runs one operation at a time.
-tf.config.threading.set_inter_op_parallelism_threads(1)
 
 RANK, SIZE = int(os.environ["OMPI_COMM_WORLD_RANK"]), int(os.environ["OMPI_COMM_WORLD_SIZE"])
 
@@ -28,16 +21,8 @@ of_all_dtypes = pytest.mark.parametrize("dtype", DTYPES)
 
 Mode = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-
-def tensor(values: Any, dtype: str) -> tf.Tensor:
-    """Return a new tensor."""
-    return tf.cast(tf.constant(numpy.array(values)), tf.as_dtype(dtype))
-
-
-def array(values: tf.Tensor) -> numpy.ndarray:
-    """Return the values of a tensor exactly, as bool, int64 or float64."""
-    kind = "float64" if values.dtype.name in FLOATS else "bool" if values.dtype == tf.bool else "int64"
-    return numpy.array(values.numpy()).astype(kind)
+tensor = FRONT_ENDS[0].tensor
+array = FRONT_ENDS[0].array
 
 
 def same_everywhere(values: numpy.ndarray) -> bool:

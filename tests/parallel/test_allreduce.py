@@ -5,33 +5,14 @@ from __future__ import annotations
 import numpy
 import pytest
 import torch
-from front_ends import DTYPES, FLOATS, INTEGERS, TORCH
+from front_ends import FLOATS, TORCH
 from harness.peers import Peers
-from reference import REDUCTIONS, assert_reduced, lengths, rank_values, wrapped
+from reference import rank_values
 
 import hora
 import hora.torch as hvd
 
 RANKS = (2, 3, 4)
-
-
-@pytest.mark.parametrize("reduction", REDUCTIONS)
-@pytest.mark.parametrize("dtype", FLOATS)
-def test_asynchronous_forms_equal_the_reference(dtype: str, reduction: str, peers: Peers) -> None:
-    op = getattr(hvd, reduction)
-    inputs = [
-        [rank_values(dtype, n, rank, seed=5) for rank in range(peers.size)] for n in lengths(peers.size)
-    ]
-    mine = [TORCH.tensor(values[peers.rank], dtype) for values in inputs]
-    copies = [tensor.clone() for tensor in mine]
-    fresh = [hvd.allreduce_async(tensor, name=f"out.{at}", op=op) for at, tensor in enumerate(mine)]
-    in_place = [hvd.allreduce_async_(tensor, name=f"in.{at}", op=op) for at, tensor in enumerate(copies)]
-    for at, values in enumerate(inputs):
-        assert_reduced(TORCH.array(hvd.synchronize(fresh[at])), reduction, values, dtype)
-        result = hvd.synchronize(in_place[at])
-        assert result.data_ptr() == copies[at].data_ptr()
-        assert_reduced(TORCH.array(result), reduction, values, dtype)
-        numpy.testing.assert_array_equal(TORCH.array(mine[at]), values[peers.rank])
 
 
 def test_old_average_argument(peers: Peers) -> None:
@@ -41,29 +22,6 @@ def test_old_average_argument(peers: Peers) -> None:
     with pytest.raises(ValueError, match="average"):
         hvd.allreduce(torch.ones(1), average=True, op=hvd.Sum)
     assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == peers.size
-
-
-@pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if dtype != "bool"])
-@pytest.mark.parametrize(("before", "after"), [(2.0, 1.0), (1.0, 0.5), (0.5, 3.0), (-1.5, 1.0), (0.0, 1.0)])
-def test_scale_factors(dtype: str, before: float, after: float, peers: Peers) -> None:
-    inputs = [rank_values(dtype, 1001, rank, seed=3) for rank in range(peers.size)]
-    mine = TORCH.tensor(inputs[peers.rank], dtype)
-    result = hvd.allreduce(mine, op=hvd.Sum, prescale_factor=before, postscale_factor=after)
-    peers.assert_same_bits(result)
-    if dtype in INTEGERS:
-        if dtype == "uint8" and before < 0:
-            return  # a negative number in an unsigned type has no meaning to check
-        scaled = [wrapped(numpy.trunc(values * before), dtype) for values in inputs]
-        total = wrapped(sum(scaled), dtype)
-        numpy.testing.assert_array_equal(TORCH.array(result), wrapped(numpy.trunc(total * after), dtype))
-    else:
-        assert_reduced(TORCH.array(result), "Sum", [values * before * after for values in inputs], dtype)
-
-
-def test_scale_factors_of_bool_are_refused(peers: Peers) -> None:
-    with pytest.raises(ValueError):
-        hvd.allreduce(torch.tensor([True]), op=hvd.Sum, prescale_factor=2.0)
-    assert hvd.allreduce(torch.tensor([peers.rank == 0]), op=hvd.Sum).item() is True
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

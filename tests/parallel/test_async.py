@@ -212,3 +212,14 @@ def test_many_thousand_operations_leave_no_memory(peers: Peers) -> None:
     before = resident_mib()
     work(1500, "fresh")
     assert resident_mib() - before < 20
+
+
+def test_many_scattered_at_once_end_in_any_order(peers: Peers) -> None:
+    handles = [
+        hvd.reducescatter_async(torch.full((rows, 2), 1.0 + peers.rank), name=f"r.{rows}", op=hvd.Sum)
+        for rows in range(40)
+    ]
+    total = peers.size * (peers.size + 1) / 2
+    for rows, handle in reversed(list(enumerate(handles))):
+        share = torch.full((rows, 2), total).tensor_split(peers.size)[peers.rank]
+        assert torch.equal(hvd.synchronize(handle), share)

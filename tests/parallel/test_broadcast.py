@@ -2,43 +2,15 @@
 
 from __future__ import annotations
 
-import numpy
 import pytest
 import torch
 from disagreement import assert_works
-from front_ends import FRONT_ENDS, FrontEnd, combinations
 from harness.peers import Peers
-from reference import lengths, rank_values
 
 import hora.torch as hvd
 from hora.errors import HorovodInternalError
 
 RANKS = (2, 3, 4)
-
-
-@pytest.mark.parametrize(("front", "dtype"), combinations(), ids=str)
-def test_every_root_and_length(front: FrontEnd, dtype: str, peers: Peers) -> None:
-    results = []
-    for root in range(peers.size):
-        for length in lengths(peers.size):
-            inputs = [rank_values(dtype, length, rank, seed=root) for rank in range(peers.size)]
-            mine = front.tensor(inputs[peers.rank], dtype)
-            result = front.hvd.broadcast(mine, root)
-            numpy.testing.assert_array_equal(front.array(mine), inputs[peers.rank])
-            assert front.hvd.broadcast_(mine, root) is mine
-            for tensor in (result, mine):
-                assert front.dtype(tensor) == dtype
-                numpy.testing.assert_array_equal(front.array(tensor), inputs[root])
-                results.append(tensor)
-    peers.assert_same_bits(*results)
-
-
-@pytest.mark.parametrize("front", FRONT_ENDS, ids=str)
-@pytest.mark.parametrize("shape", [(), (1,), (2, 0, 3), (2, 1, 3)])
-def test_keeps_the_shape(front: FrontEnd, shape: tuple[int, ...], peers: Peers) -> None:
-    result = front.hvd.broadcast(front.tensor(numpy.full(shape, peers.rank), "float64"), root_rank=1)
-    assert tuple(result.shape) == shape
-    assert (front.array(result) == 1).all()
 
 
 def test_nan_and_signed_zero_keep_their_bits(peers: Peers) -> None:
@@ -128,3 +100,11 @@ def test_parameter_that_only_some_ranks_have(peers: Peers) -> None:
     with pytest.raises((ValueError, HorovodInternalError), match="extra"):
         hvd.broadcast_parameters({name: torch.ones(2) for name in names}, root_rank=0)
     assert_works(peers, "afterwards")
+
+
+def test_broadcast_parameters_with_a_bool_buffer(peers: Peers) -> None:
+    model = torch.nn.Linear(2, 2)
+    model.register_buffer("mask", torch.tensor([peers.rank == 0, peers.rank != 0]))
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    assert model.mask.tolist() == [True, False]
+    peers.assert_same_bits(*model.state_dict().values())

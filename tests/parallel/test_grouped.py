@@ -43,23 +43,6 @@ def assert_sums(front: FrontEnd, results: list[Any], peers: Peers, add: int = 0)
         assert (front.array(result) == total).all()
 
 
-@pytest.mark.parametrize("front", FRONT_ENDS, ids=str)
-@pytest.mark.parametrize("name", [None, "mixed"])
-def test_order_and_values(front: FrontEnd, name: str | None, peers: Peers) -> None:
-    calls = front.hvd
-    inputs = mixed(front, peers)
-    assert_sums(front, calls.grouped_allreduce(inputs, op=calls.Sum, name=name), peers)
-    handle = calls.grouped_allreduce_async(iter(inputs), op=calls.Sum, name=name)
-    while not calls.poll(handle):
-        pass
-    assert_sums(front, calls.synchronize(handle), peers)
-    with pytest.raises(ValueError, match="before"):
-        calls.synchronize(handle)
-    reduced = calls.grouped_allreduce_(inputs, op=calls.Sum, name=name)
-    assert all(result is given for result, given in zip(reduced, inputs, strict=True))
-    assert_sums(front, inputs, peers)
-
-
 @pytest.mark.parametrize("late", [0, 1])
 def test_a_rank_that_submits_late(late: int, peers: Peers) -> None:
     front = FRONT_ENDS[-1]
@@ -84,47 +67,10 @@ def test_several_groups_in_flight(peers: Peers) -> None:
 
 
 @pytest.mark.parametrize("front", FRONT_ENDS, ids=str)
-def test_allgather_and_reducescatter(front: FrontEnd, peers: Peers) -> None:
-    calls = front.hvd
-    ragged = [front.tensor(numpy.full((peers.rank + more, 2), peers.rank), "int32") for more in range(3)]
-    for results in (
-        calls.grouped_allgather(ragged),
-        calls.synchronize(calls.grouped_allgather_async(ragged, name="ragged")),
-    ):
-        for more, result in enumerate(results):
-            assert result.tolist() == [[r] * 2 for r in range(peers.size) for _ in range(r + more)]
-    rows = [front.tensor(numpy.ones((number * peers.size, 2)), "float32") for number in range(3)]
-    for results in (
-        calls.grouped_reducescatter(rows, op=calls.Sum),
-        calls.grouped_reducescatter(rows, op=calls.Sum, compression=calls.Compression.fp16),
-        calls.synchronize(calls.grouped_reducescatter_async(rows, op=calls.Sum, name="rows")),
-    ):
-        assert [result.tolist() for result in results] == [[[peers.size] * 2] * number for number in range(3)]
-
-
-@pytest.mark.parametrize("front", FRONT_ENDS, ids=str)
 def test_no_tensors(front: FrontEnd, peers: Peers) -> None:
     assert front.hvd.grouped_allreduce([]) == []
     assert front.hvd.grouped_allgather([], name="none") == []
     assert front.hvd.synchronize(front.hvd.grouped_allreduce_async([])) == []
-
-
-def test_compression_and_factors(peers: Peers) -> None:
-    inputs = [torch.ones(2), torch.ones(3, dtype=torch.float64)]
-    results = hvd.grouped_allreduce(
-        inputs, op=hvd.Sum, compression=hvd.Compression.fp16, prescale_factor=2, postscale_factor=3
-    )
-    assert [(each.dtype, each.tolist()) for each in results] == [
-        (torch.float32, [6 * peers.size] * 2),
-        (torch.float64, [6 * peers.size] * 3),
-    ]
-
-
-def test_views_in_place(peers: Peers) -> None:
-    base = torch.ones(4, 4)
-    hvd.grouped_allreduce_([base[:, ::2], base[1, 1:2]], op=hvd.Sum, name="views")
-    assert base[:, ::2].eq(peers.size).all()
-    assert base[1].tolist() == [peers.size, peers.size, peers.size, 1]
 
 
 WRONG: dict[str, Any] = {

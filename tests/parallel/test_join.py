@@ -5,11 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import numpy
 import pytest
 import torch
 from disagreement import assert_works, table_of
-from front_ends import FRONT_ENDS, FrontEnd
 from harness.peers import Peers
 from small_models import assert_close, linear
 
@@ -44,35 +42,6 @@ def test_uneven_batches_keep_weights_equal(peers: Peers) -> None:
     peers.assert_same_bits(weight)
 
 
-@pytest.mark.parametrize("front", FRONT_ENDS, ids=str)
-@pytest.mark.parametrize("dtype", ["float32", "float16", "int32"])
-def test_reductions_are_those_of_the_others(front: FrontEnd, dtype: str, peers: Peers) -> None:
-    if peers.rank > 0:
-        values = [3 * rank for rank in range(1, peers.size)]
-        mine = front.tensor([3 * peers.rank] * 5, dtype)
-        for op, expected in {
-            "Average": sum(values) / len(values),
-            "Sum": sum(values),
-            "Min": min(values),
-            "Max": max(values),
-            "Product": numpy.prod(values),
-        }.items():
-            reduced = front.hvd.allreduce(mine, op=getattr(front.hvd, op))
-            assert reduced.tolist() == [int(expected) if dtype == "int32" else expected] * 5
-        negative = front.tensor([-peers.rank], dtype)
-        assert front.hvd.allreduce(negative, op=front.hvd.Max).tolist() == [-1]
-    front.hvd.join()
-    assert_works(peers, "afterwards")
-
-
-@pytest.mark.parametrize("op", ["Sum", "Product", "Min", "Max"])
-def test_bool(op: str, peers: Peers) -> None:
-    if peers.rank > 0:
-        mine = torch.tensor([True, False])
-        assert hvd.allreduce(mine, op=getattr(hvd, op)).tolist() == [True, False]
-    hvd.join()
-
-
 def test_a_rank_that_joins_before_it_did_anything(restart: Any, peers: Peers) -> None:
     restart()
     if peers.rank > 0:
@@ -98,20 +67,11 @@ def test_after_long_steady_runs(peers: Peers) -> None:
         hvd.join()
 
 
-def test_other_collectives_go_on(peers: Peers) -> None:
-    others = list(range(1, peers.size))
+def test_objects_of_the_others(peers: Peers) -> None:
     if peers.rank > 0:
-        assert hvd.allgather(torch.full((2,), peers.rank)).tolist() == [r for r in others for _ in "ab"]
-        assert hvd.broadcast(torch.tensor(peers.rank), 1).item() == 1
-        assert hvd.broadcast_(torch.full((300,), peers.rank), peers.size - 1).tolist() == [others[-1]] * 300
-        rows, received = hvd.alltoall(torch.full((peers.size,), peers.rank), [1] * peers.size)
-        assert (rows.tolist(), received.tolist()) == (others, [0] + [1] * len(others))
-        scattered = hvd.reducescatter(torch.ones(2 * peers.size, 3), op=hvd.Sum)
-        assert scattered.tolist() == [[len(others)] * 3] * 2
-        hvd.barrier()
+        others = list(range(1, peers.size))
         assert hvd.allgather_object(peers.rank) == others
-        group = hvd.grouped_allreduce([torch.ones(1), torch.zeros(2)])
-        assert [each.tolist() for each in group] == [[1], [0, 0]]
+        assert hvd.broadcast_object(peers.rank, 1) == 1
     hvd.join()
     assert_works(peers, "afterwards")
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from disagreement import assert_disagreement, assert_works, one_against_others, table_of
-from front_ends import DTYPES, FRONT_ENDS, FrontEnd
+from front_ends import DTYPES, FRONT_ENDS
 from harness.peers import Peers
 
 import hora.torch as hvd
@@ -177,13 +177,6 @@ def test_several_attributes_at_once(odd: int, peers: Peers) -> None:
     odd_sent = {"dtype": "float32", "shape": "[4]", "op": "Min"}
     sent = one_against_others(odd, peers.size, odd_sent, {"dtype": "float64", "shape": "[5]", "op": "Max"})
     assert_disagreement(peers, lambda: hvd.allreduce_(mine, name="m", op=op), "m", sent, [mine])
-
-
-@pytest.mark.parametrize("front", FRONT_ENDS, ids=str)
-def test_front_ends_agree(front: FrontEnd, peers: Peers) -> None:
-    mine = front.tensor([1.0] * (4 + peers.rank), "float32")
-    sent = {str(rank): {"shape": f"[{4 + rank}]"} for rank in range(peers.size)}
-    assert_disagreement(peers, lambda: front.hvd.allreduce(mine, name="n"), "n", sent)
 
 
 def test_front_ends_meet_under_one_name(peers: Peers) -> None:

@@ -19,49 +19,10 @@ def works_afterwards() -> object:
 
 
 @in_both_modes
-@pytest.mark.parametrize(
-    "collective",
-    [
-        lambda value: hvd.allreduce(tf.tile(value, [RANK + 1])),
-        lambda value: hvd.allreduce(tf.cast(value, tf.int32 if RANK else tf.float32)),
-        lambda value: hvd.allreduce(value, op=hvd.Max if RANK else hvd.Sum),
-        lambda value: hvd.allreduce(value, prescale_factor=1.0 + RANK),
-        lambda value: hvd.broadcast(value, root_rank=RANK),
-        lambda value: hvd.broadcast(tf.tile(value, [RANK + 1]), root_rank=0),
-        lambda value: hvd.allgather(tf.reshape(value, [1] * (RANK + 1))),
-        lambda value: hvd.allgather(value[0]),
-        lambda value: hvd.reducescatter(tf.tile(value, [RANK + 1])),
-    ],
-    ids=["shape", "dtype", "op", "factor", "root", "root shape", "rank", "scalar", "scatter"],
-)
-def test_what_ranks_disagree_about_fails_on_all(mode: Mode, collective: object) -> None:
-    def run(value: tf.Tensor) -> tf.Tensor:
-        return collective(value)
-
-    with pytest.raises(tf.errors.FailedPreconditionError, match=r"rank|scalar"):
-        mode(run)(tf.ones(1))
-
-
-@in_both_modes
 def test_wrong_splits_fail_here_and_there(mode: Mode) -> None:
     error = tf.errors.InvalidArgumentError if RANK == 0 else tf.errors.FailedPreconditionError
     with pytest.raises(error, match="splits"):
         mode(lambda value: hvd.alltoall(value, [5 if RANK == 0 else 1, 1]))(tf.ones(2))
-
-
-@in_both_modes
-def test_a_scalar_cannot_be_scattered(mode: Mode) -> None:
-    with pytest.raises(tf.errors.InvalidArgumentError, match="scalar"):
-        mode(hvd.reducescatter)(tf.constant(1.0))
-
-
-def test_a_call_refused_in_python_fails_on_the_others() -> None:
-    value = tf.complex(1.0, 2.0) if RANK == 0 else tf.ones(1)
-    error = ValueError if RANK == 0 else tf.errors.FailedPreconditionError
-    with pytest.raises(error, match="complex64"):
-        hvd.allreduce(value)
-    with pytest.raises(error, match="op must be"):
-        hvd.allreduce(tf.ones(1), op=77 if RANK == 0 else hvd.Sum)
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import tensorflow as tf
 
-from hora import _core
+from hora import _arguments, _core
 from hora._arguments import check_name
 from hora._calls import refuse
 from hora.process_sets import ProcessSet
@@ -17,19 +16,35 @@ from hora.tensorflow.call import Tensor, check_dtype
 __all__ = ["checked", "list_of", "read_splits", "record", "tensors_of", "to_tensor"]
 
 
-@contextmanager
-def checked(op: str, name: str | None, process_set: ProcessSet | None) -> Iterator[None]:
+class checked:
     """Look at a call's arguments: what is raised inside also fails the call on the other ranks.
 
-    While a graph is built no rank waits yet, so nothing is told.
+    While a graph is built no rank waits yet, so nothing is told, and Hora need not be initialised.
     """
-    try:
-        check_name(name)
-        yield
-    except Exception as error:
+
+    # No context manager of contextlib, whose frames an error would name as the place of the call.
+
+    def __init__(self, op: str, name: str | None, process_set: ProcessSet | None) -> None:
+        self._call = (_core.OPS[op], name, process_set)
+
+    def __enter__(self) -> None:
         if tf.executing_eagerly():
-            refuse(_core.OPS[op], name, error, process_set)
-        raise
+            _core.size()
+        try:
+            check_name(self._call[1])
+        except TypeError as error:
+            self.tell(error)
+            raise
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Exception):
+            self.tell(error)
+
+    def tell(self, error: Exception) -> None:
+        """Tell the other ranks."""
+        op, name, process_set = self._call
+        if tf.executing_eagerly():
+            refuse(op, name, error, process_set)
 
 
 def to_tensor(value: object) -> Tensor:
@@ -60,11 +75,15 @@ def tensors_of(values: list[Any]) -> list[Tensor]:
     return tensors
 
 
-def read_splits(splits: Any, tensor: Tensor, members: int) -> Tensor:
-    """Return how many rows each of the members is sent; without ``splits`` all get equally many."""
+def read_splits(splits: Any, tensor: Tensor, process_set: int) -> Tensor:
+    """Return how many rows each member of a process set is sent; without ``splits`` all get equally many."""
     if splits is None:
-        rows = tf.shape(tensor, out_type=tf.int64)
-        return tf.fill([members], rows[0] // members if tensor.shape.rank != 0 else tf.constant(0, tf.int64))
+        known = tensor.shape.rank is not None
+        rows = (tensor.shape[0] if tensor.shape.rank else 0) if known else None
+        if rows is not None:
+            return tf.constant(_arguments.read_splits(None, rows, process_set), tf.int64)
+        members = len(_core.process_set_ranks(process_set))
+        return tf.fill([members], tf.shape(tensor, out_type=tf.int64)[0] // members)
     shares = tf.convert_to_tensor(splits)
     if not shares.dtype.is_integer or shares.shape.rank not in (None, 1):
         raise ValueError(f"splits must be a 1-d tensor or list of integers, not {splits!r}")

@@ -7,7 +7,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from hora import _core
 from hora._arguments import set_id
 from hora.process_sets import ProcessSet, global_process_set
 from hora.tensorflow import operations
@@ -222,7 +221,7 @@ def alltoall(
     with checked("alltoall", name, process_set):
         rows = to_tensor(tensor)
         terms = Terms(name, set_id(process_set))
-        shares = read_splits(splits, rows, len(_core.process_set_ranks(terms.process_set)))
+        shares = read_splits(splits, rows, terms.process_set)
     result, received = operations.alltoall(rows, shares, terms)
     return result if splits is None else (result, tf.cast(received, tf.int32))
 

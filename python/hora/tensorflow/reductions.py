@@ -210,10 +210,8 @@ def reducescatter(
     ------
     ValueError, TypeError
         For an argument that this rank refuses.
-    tf.errors.InvalidArgumentError
-        For a tensor that is 0-d, or another ``op``.
     tf.errors.FailedPreconditionError
-        On all ranks, when dtypes, shapes, ``op`` or factors differ between them.
+        On all ranks, for another ``op``, or when dtypes, shapes, ``op`` or factors differ between them.
 
     Examples
     --------
@@ -277,7 +275,10 @@ def scatter_all(
 ) -> list[Tensor]:
     """Reduce and scatter the tensors in one operation."""
     with checked("reducescatter", name, process_set):
-        pairs = [compression.compress(each) for each in tensors_of(values())]
+        tensors = tensors_of(values())
+        if any(each.shape.rank == 0 for each in tensors):
+            raise ValueError("a scalar has no first dimension to scatter along")
+        pairs = [compression.compress(each) for each in tensors]
         terms = Terms(
             name, set_id(process_set), choose_op(None, op), float(prescale_factor), float(postscale_factor)
         )
