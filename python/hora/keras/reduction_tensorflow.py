@@ -1,0 +1,37 @@
+"""Reducing the gradients of Keras on TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import hora.tensorflow as hvd
+from hora.keras.reduction import Gradient, Options
+from hora.tensorflow.gradients import identity, make_rule, scaled
+
+__all__ = ["TensorFlowReduction"]
+
+
+class TensorFlowReduction:
+    """See :class:`~hora.keras.reduction.Reduction`."""
+
+    def __init__(self, options: Options) -> None:
+        self._rule = make_rule(**vars(options))
+
+    def identity(self, variable: Any) -> int:
+        """Return what tells a variable from others."""
+        return identity(variable)
+
+    def reduce(
+        self, variables: Sequence[Any], gradients: Sequence[Gradient], local: set[int]
+    ) -> list[Gradient]:
+        """Reduce the gradients."""
+        return self._rule.reduce(variables, gradients, local)
+
+    def largest(self, gradients: Sequence[Gradient]) -> list[Gradient]:
+        """Return the elementwise maximum."""
+        return hvd.grouped_allreduce(gradients, op=hvd.Max, process_set=self._rule.process_set)
+
+    def scaled(self, gradient: Gradient, factor: float) -> Gradient:
+        """Return a gradient times a factor."""
+        return scaled(gradient, factor)
