@@ -116,7 +116,7 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignor
 class MetricAverageCallback(keras.callbacks.Callback):  # type: ignore[misc]
     """Replace the metrics of an epoch by their averages over all ranks, those of validation too.
 
-    Callbacks that follow it in the list, the history and the progress bar see the averages, which are the same
+    Callbacks that follow it in the list, the history and the progress bar see the averages, which are equal
     on all ranks. Each rank counts as much, however many samples it has seen.
 
     Parameters
@@ -209,7 +209,7 @@ class BestModelCheckpoint(keras.callbacks.ModelCheckpoint):  # type: ignore[misc
             save_freq=save_freq,
         )
         if filepath is None:
-            self.filepath = None
+            self.filepath: Any = None
 
     def on_train_begin(self, logs: Logs = None) -> None:
         """Refuse to go on without a name."""

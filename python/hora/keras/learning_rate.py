@@ -1,10 +1,10 @@
 """Callbacks that change the learning rate from epoch to epoch, or from batch to batch.
 
-Training with ``size`` ranks has a batch ``size`` times as large. Goyal et al., "Accurate, Large Minibatch SGD:
-Training ImageNet in 1 Hour" (2017, arXiv:1706.02677), train it with a rate ``size`` times as large (the linear
-scaling rule, section 2.1), which is reached gradually in the first epochs (section 2.2). Where an optimizer's
-momentum holds updates that are already multiplied by the rate, it is multiplied by new rate / old rate
-when the rate changes (momentum correction, section 3).
+Training with ``size`` ranks has a batch ``size`` times as large. Goyal et al., "Accurate, Large Minibatch
+SGD: Training ImageNet in 1 Hour" (2017, arXiv:1706.02677), train it with a rate ``size`` times as large (the
+linear scaling rule, section 2.1), which is reached gradually in the first epochs (section 2.2). Where an
+optimizer's momentum holds updates that are already multiplied by the rate, it is multiplied by new rate / old
+rate when the rate changes (momentum correction, section 3).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):  # type: ignore[mi
     multiplier : float or function
         A function gets the epoch, which has a fraction unless ``staircase``. A number makes a staircase.
     start_epoch, end_epoch : int
-        The first epoch in which this callback sets the rate, and the first in which it does no longer; without
+        The first epoch in which this callback sets the rate, and the first in which it does no more; without
         ``end_epoch`` it goes on.
     staircase : bool
         Set the rate once in an epoch; otherwise before every batch.
@@ -187,6 +187,8 @@ def rate_of(optimizer: Any) -> float:
 def momentum_of(optimizer: Any) -> list[Any]:
     """Return the variables with updates that are multiplied by the rate already."""
     inner = getattr(optimizer, "inner_optimizer", optimizer)  # of a LossScaleOptimizer
+    if not inner.built:
+        return []
     if isinstance(inner, keras.optimizers.SGD):
         return list(inner.momentums)
     if isinstance(inner, keras.optimizers.RMSprop):

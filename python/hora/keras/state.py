@@ -21,7 +21,7 @@ def broadcast_variables(variables: Sequence[Variable], root_rank: int) -> None:
         return
     import hora.torch
 
-    named = [(f"{number} ({each.path})", each.value) for number, each in enumerate(variables)]
+    named = [(f"variable {number}", each.value) for number, each in enumerate(variables)]
     hora.torch.broadcast_parameters(named, root_rank)
 
 
