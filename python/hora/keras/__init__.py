@@ -57,6 +57,7 @@ from hora._world import (
 )
 from hora.compression import Compressor
 from hora.errors import HorovodInternalError, NotInitializedError
+from hora.keras.loading import load_model
 from hora.keras.optimizer import DistributedOptimizer, PartialDistributedOptimizer
 from hora.keras.values import (
     Compression,
@@ -102,6 +103,7 @@ __all__ = [
     "init",
     "is_homogeneous",
     "is_initialized",
+    "load_model",
     "local_rank",
     "local_size",
     "metrics",
