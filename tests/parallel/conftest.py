@@ -11,7 +11,7 @@ import pytest
 
 import hora
 
-pytest.register_assert_rewrite("keras_callback_cases")
+pytest.register_assert_rewrite("keras_callbacks")
 
 
 def files_that_need(package: str, line: str) -> list[str]:

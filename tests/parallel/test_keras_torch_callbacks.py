@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
-
-os.environ["KERAS_BACKEND"] = "torch"
-
+import keras_on_torch
 import torch
-from keras_callback_cases import *  # noqa: F403
-from keras_callback_cases import keras
+from keras_callbacks import *  # noqa: F403
 
 RANKS = (2,)
-LAUNCH = "keras on torch"
+LAUNCH = "keras-torch"
 
 
-def test_the_backend_is_torch() -> None:
-    assert keras.backend.backend() == "torch"
-    assert isinstance(keras.ops.ones(1), torch.Tensor)
+def test_keras_runs_on_torch() -> None:
+    assert keras_on_torch.keras.backend.backend() == "torch"
+    assert isinstance(keras_on_torch.keras.ops.ones(1), torch.Tensor)

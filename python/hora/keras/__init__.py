@@ -58,6 +58,7 @@ from hora._world import (
 from hora.compression import Compressor
 from hora.errors import HorovodInternalError, NotInitializedError
 from hora.keras import callbacks
+from hora.keras.loading import load_model
 from hora.keras.optimizer import DistributedOptimizer, PartialDistributedOptimizer
 from hora.keras.values import (
     Compression,
@@ -104,6 +105,7 @@ __all__ = [
     "init",
     "is_homogeneous",
     "is_initialized",
+    "load_model",
     "local_rank",
     "local_size",
     "metrics",

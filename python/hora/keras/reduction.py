@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -46,6 +46,10 @@ class Reduction(Protocol):
 
     def largest(self, gradients: Sequence[Gradient]) -> list[Gradient]:
         """Return the elementwise maximum of the ranks' gradients."""
+        ...
+
+    def as_written(self, function: Callable[..., None]) -> Callable[..., None]:
+        """Return a function that the backend runs as Python does."""
         ...
 
     def scaled(self, gradient: Gradient, factor: float) -> Gradient:

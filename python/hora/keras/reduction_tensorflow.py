@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import hora.tensorflow as hvd
 from hora.keras.reduction import Gradient, Options
-from hora.tensorflow.gradients import identity, make_rule, scaled
+from hora.tensorflow.gradients import as_written, identity, make_rule, scaled
 
 __all__ = ["TensorFlowReduction"]
 
@@ -31,6 +31,11 @@ class TensorFlowReduction:
     def largest(self, gradients: Sequence[Gradient]) -> list[Gradient]:
         """Return the elementwise maximum."""
         return hvd.grouped_allreduce(gradients, op=hvd.Max, process_set=self._rule.process_set)
+
+    def as_written(self, function: Callable[..., None]) -> Callable[..., None]:
+        """Return a function that AutoGraph leaves as it is."""
+        unchanged: Callable[..., None] = as_written(function)
+        return unchanged
 
     def scaled(self, gradient: Gradient, factor: float) -> Gradient:
         """Return a gradient times a factor."""

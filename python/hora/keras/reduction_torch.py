@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import hora.torch as hvd
@@ -57,6 +57,10 @@ class TorchReduction:
         if self._is_alone():
             return list(gradients)
         return hvd.grouped_allreduce(gradients, op=hvd.Max, process_set=self._options.process_set)
+
+    def as_written(self, function: Callable[..., None]) -> Callable[..., None]:
+        """Return the function itself."""
+        return function
 
     def scaled(self, gradient: Gradient, factor: float) -> Gradient:
         """Return a gradient times a factor."""

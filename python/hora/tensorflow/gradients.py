@@ -15,10 +15,14 @@ from hora.process_sets import ProcessSet
 from hora.tensorflow.call import Tensor, Terms, check_dtype, kernels
 from hora.tensorflow.sparse import allreduce_slices, check_slices
 
-__all__ = ["GradientRule", "Groups", "identity", "make_rule", "scaled"]
+__all__ = ["GradientRule", "Groups", "as_written", "identity", "make_rule", "scaled"]
 
 #: How large gradients are that a graph reduces in one operation: enough for its cost not to matter.
 RUN_BYTES = 4 << 20
+
+
+#: Makes a function that AutoGraph does not rewrite.
+as_written = tf.autograph.experimental.do_not_convert
 
 
 def identity(variable: Any) -> int:

@@ -1,23 +1,19 @@
-"""The tests of the callbacks, for any backend of Keras; `test_keras_*callbacks.py` choose one."""
+"""The tests of the callbacks, on whichever backend Keras has."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
-
 import keras
 import numpy
 import pytest
+from keras_ranks import RANK, SIZE
 
 import hora
 import hora.keras as hvd
 
-RANK, SIZE = int(os.environ["OMPI_COMM_WORLD_RANK"]), int(os.environ["OMPI_COMM_WORLD_SIZE"])
 BATCHES = 4
 DATA = numpy.random.default_rng(RANK).normal(size=(2 * BATCHES, 3))
 
