@@ -57,6 +57,7 @@ from hora._world import (
 )
 from hora.compression import Compressor
 from hora.errors import HorovodInternalError, NotInitializedError
+from hora.keras import callbacks
 from hora.keras.loading import load_model
 from hora.keras.optimizer import DistributedOptimizer, PartialDistributedOptimizer
 from hora.keras.values import (
@@ -92,6 +93,7 @@ __all__ = [
     "broadcast",
     "broadcast_global_variables",
     "broadcast_object",
+    "callbacks",
     "ccl_built",
     "cross_rank",
     "cross_size",

@@ -11,6 +11,8 @@ Examples
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 try:
     import tensorflow as _tensorflow
 except ModuleNotFoundError as error:
@@ -84,6 +86,19 @@ from hora.tensorflow.world import (
     size_op,
 )
 
+if TYPE_CHECKING:
+    from hora.tensorflow.sync_batch_norm import SyncBatchNormalization
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs Keras when it is asked for."""
+    if name == "SyncBatchNormalization":
+        from hora.tensorflow import sync_batch_norm
+
+        return sync_batch_norm.SyncBatchNormalization
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 # These need no rewriting by AutoGraph when a tf.function calls them.
 _AS_WRITTEN = (
     allgather,
@@ -125,6 +140,7 @@ __all__ = [
     "Product",
     "ReduceOp",
     "Sum",
+    "SyncBatchNormalization",
     "add_process_set",
     "allgather",
     "allgather_object",
