@@ -78,7 +78,7 @@ def assert_fit_like_one_process(make: MakeOptimizer, epochs: int = 3, **options:
     equal = EqualEpochs()
     got = fit(together, OWN, epochs, callbacks=[equal])
 
-    assert_close(got, expected)
+    assert_fits_close(got, expected)
     assert equal.count == epochs
 
 
@@ -113,3 +113,8 @@ def assert_like_one_process(make: MakeOptimizer, **wrapping: Any) -> None:
 def assert_close(got: list[numpy.ndarray], expected: list[numpy.ndarray], within: float = 1e-10) -> None:
     for one, other in zip(got, expected, strict=True):
         numpy.testing.assert_allclose(one, other, rtol=within, atol=within)
+
+
+def assert_fits_close(got: list[numpy.ndarray], expected: list[numpy.ndarray]) -> None:
+    """Compare weights after `fit`, within which Keras on PyTorch rounds products of matrices to float32."""
+    assert_close(got, expected, within=1e-7 if keras.backend.backend() == "torch" else 1e-10)

@@ -69,7 +69,7 @@ def load_model(
         raise ValueError("Keras 3 has no legacy optimizers; leave out legacy_opts")
     objects = {each.__name__: each for each in custom_optimizers or ()}
     model = keras.models.load_model(filepath, custom_objects={**objects, **(custom_objects or {})})
-    if model.optimizer is not None:
+    if model.compiled and model.optimizer is not None:
         DistributedOptimizer(model.optimizer, compression=compression)
         do_without_xla(model)
     return model

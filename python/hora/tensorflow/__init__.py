@@ -70,6 +70,7 @@ from hora.tensorflow.functions import (
     broadcast_object_fn,
     broadcast_variables,
 )
+from hora.tensorflow.optimizer import DistributedOptimizer
 from hora.tensorflow.reductions import (
     Compression,
     allreduce,
@@ -131,6 +132,7 @@ __all__ = [
     "Compression",
     "Compressor",
     "DistributedGradientTape",
+    "DistributedOptimizer",
     "HorovodInternalError",
     "Max",
     "Min",
