@@ -9,7 +9,7 @@ import hora.tensorflow as hvd
 from hora.keras.reduction import Gradient, Options
 from hora.tensorflow.gradients import as_written, identity, make_rule, scaled
 
-__all__ = ["TensorFlowReduction"]
+__all__ = ["TensorFlowReduction", "broadcast_variables"]
 
 
 class TensorFlowReduction:
@@ -40,3 +40,8 @@ class TensorFlowReduction:
     def scaled(self, gradient: Gradient, factor: float) -> Gradient:
         """Return a gradient times a factor."""
         return scaled(gradient, factor)
+
+
+def broadcast_variables(variables: Sequence[Any], root_rank: int) -> None:
+    """Overwrite variables with the root's."""
+    hvd.broadcast_variables(variables, root_rank)

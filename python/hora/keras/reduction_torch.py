@@ -10,7 +10,7 @@ from hora._arguments import Average, set_id
 from hora._groups import batches, read_groups
 from hora.keras.reduction import Gradient, Options
 
-__all__ = ["TorchReduction"]
+__all__ = ["TorchReduction", "broadcast_variables"]
 
 
 class TorchReduction:
@@ -89,3 +89,9 @@ class TorchReduction:
             postscale_factor=self._scale[1],
             process_set=options.process_set,
         )
+
+
+def broadcast_variables(variables: Sequence[Any], root_rank: int) -> None:
+    """Overwrite variables with the root's."""
+    named = [(f"variable {number}", each.value) for number, each in enumerate(variables)]
+    hvd.broadcast_parameters(named, root_rank)

@@ -14,15 +14,17 @@ Variable = Any  # keras.Variable
 
 def broadcast_variables(variables: Sequence[Variable], root_rank: int) -> None:
     """Overwrite variables with the root's, as many and in the same order on all ranks."""
-    if keras.backend.backend() == "tensorflow":
-        import hora.tensorflow
+    backend = keras.backend.backend()
+    if backend == "tensorflow":
+        from hora.keras import reduction_tensorflow
 
-        hora.tensorflow.broadcast_variables(variables, root_rank)
-        return
-    import hora.torch
+        reduction_tensorflow.broadcast_variables(variables, root_rank)
+    elif backend == "torch":
+        from hora.keras import reduction_torch
 
-    named = [(f"variable {number}", each.value) for number, each in enumerate(variables)]
-    hora.torch.broadcast_parameters(named, root_rank)
+        reduction_torch.broadcast_variables(variables, root_rank)
+    else:
+        raise NotImplementedError(f"hora.keras does not work with the backend {backend} of Keras")
 
 
 def scale_variables(variables: Sequence[Variable], factor: float) -> None:
