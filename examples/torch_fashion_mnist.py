@@ -11,17 +11,13 @@ shares.
 from __future__ import annotations
 
 import argparse
-import gzip
-import hashlib
-import json
-import math
 import os
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import fashion_mnist
 import numpy as np
 import torch
 import torch.nn.functional as functional
@@ -33,8 +29,6 @@ from torch.utils.data.distributed import DistributedSampler
 
 import hora.torch as hvd
 
-DEFAULT_DATA = Path("/usr/share/datasets/fashion-mnist")
-BASE_BATCH = 64  # the batch size for which --base-lr was found
 EVALUATION_BATCH = 1000
 
 
@@ -42,10 +36,9 @@ class FashionMnist(Dataset[tuple[Tensor, Tensor]]):
     """Images and labels of one part ("train" or "t10k"), kept in memory as bytes and normalised when read."""
 
     def __init__(self, folder: Path, part: str, limit: int | None = None) -> None:
-        images = _read_idx(folder / f"{part}-images-idx3-ubyte.gz", header_bytes=16).reshape(-1, 1, 28, 28)
-        labels = _read_idx(folder / f"{part}-labels-idx1-ubyte.gz", header_bytes=8)
-        self.images = torch.from_numpy(images[:limit].copy())
-        self.labels = torch.from_numpy(labels[:limit].astype(np.int64))
+        images, labels = fashion_mnist.read_part(folder, part, limit)
+        self.images = torch.from_numpy(images[:, np.newaxis])
+        self.labels = torch.from_numpy(labels.astype(np.int64))
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -57,17 +50,8 @@ class FashionMnist(Dataset[tuple[Tensor, Tensor]]):
     def __getitems__(self, indices: list[int]) -> tuple[Tensor, Tensor]:
         """Return a whole batch, which the loader asks for when this method exists."""
         chosen = torch.tensor(indices)
-        return (self.images[chosen].float() / 255.0 - 0.286) / 0.353, self.labels[chosen]
-
-
-def _read_idx(path: Path, header_bytes: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-    try:
-        with gzip.open(path) as file:
-            return np.frombuffer(file.read(), np.uint8, offset=header_bytes)
-    except FileNotFoundError:
-        sys.exit(
-            f"{path} is missing: install Debian's package dataset-fashion-mnist or name a folder with --data"
-        )
+        pixels = self.images[chosen].float() / 255.0
+        return (pixels - fashion_mnist.MEAN) / fashion_mnist.DEVIATION, self.labels[chosen]
 
 
 def build_network() -> nn.Sequential:
@@ -84,20 +68,6 @@ def build_network() -> nn.Sequential:
         nn.ReLU(),
         nn.Linear(64, 10),
     )
-
-
-def learning_rate(epoch: float, options: argparse.Namespace) -> float:
-    """Return the rate at a point of the training, given in epochs with fractions.
-
-    The linear scaling rule: a k times larger batch is trained with a k times larger rate, reached gradually
-    from the base rate during the warm-up (Goyal et al., "Accurate, Large Minibatch SGD: Training ImageNet in
-    1 Hour", 2017, arXiv:1706.02677, sections 2.1 and 2.2). After the warm-up it falls along half a cosine.
-    """
-    scale = options.batch_size / BASE_BATCH
-    if epoch < options.warmup_epochs:
-        return float(options.base_lr * (1 + (scale - 1) * epoch / options.warmup_epochs))
-    left = (options.epochs - epoch) / max(options.epochs - options.warmup_epochs, 1e-9)
-    return float(options.base_lr * scale * 0.5 * (1 - math.cos(math.pi * min(left, 1.0))))
 
 
 @contextmanager
@@ -170,7 +140,7 @@ class Trainer:
         total = 0.0
         for step, (images, labels) in enumerate(self.loader):
             for group in self.optimizer.param_groups:
-                group["lr"] = learning_rate(epoch + step / len(self.loader), self.options)
+                group["lr"] = fashion_mnist.learning_rate(epoch + step / len(self.loader), self.options)
             self.optimizer.zero_grad()
             output = self.model(images.to(self.device, memory_format=torch.channels_last))
             loss = functional.cross_entropy(output, labels.to(self.device))
@@ -195,10 +165,8 @@ class Trainer:
 
     def weights_equal(self) -> bool:
         """Tell whether all ranks hold the same weights to the last bit."""
-        digest = hashlib.sha256()
-        for value in self.model.state_dict().values():
-            digest.update(value.cpu().contiguous().numpy().tobytes())
-        return len(set(hvd.allgather_object(digest.hexdigest(), name="weights_digest"))) == 1
+        digest = fashion_mnist.digest(value.cpu().numpy() for value in self.model.state_dict().values())
+        return len(set(hvd.allgather_object(digest, name="weights_digest"))) == 1
 
 
 def choose_device(wanted: str) -> torch.device:
@@ -224,12 +192,9 @@ def train(options: argparse.Namespace) -> dict[str, object]:
             accuracy = trainer.evaluate()
             trainer.save(epoch + 1)
             if hvd.rank() == 0:
-                progress.console.print(
-                    f"epoch {epoch + 1}/{options.epochs}: loss {loss:.4f}, test accuracy {accuracy:.4f}, "
-                    f"{seconds[-1]:.1f} s, {len(trainer.train_set) / seconds[-1]:.0f} images/s",
-                    highlight=False,
-                    soft_wrap=True,
-                )
+                figures = loss, accuracy, seconds[-1], len(trainer.train_set)
+                line = fashion_mnist.epoch_line(epoch + 1, options.epochs, *figures)
+                progress.console.print(line, highlight=False, soft_wrap=True)
     mean_seconds = sum(seconds) / len(seconds) if seconds else 0.0
     return {
         "ranks": hvd.size(),
@@ -242,52 +207,28 @@ def train(options: argparse.Namespace) -> dict[str, object]:
     }
 
 
-def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description="Train a small network on Fashion-MNIST, alone or under mpirun.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
-    parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--batch-size", type=int, default=128, help="images per step of ALL ranks together")
-    parser.add_argument(
-        "--base-lr", type=float, default=0.025, help=f"learning rate at batch size {BASE_BATCH}"
-    )
-    parser.add_argument("--warmup-epochs", type=float, default=1.0)
-    parser.add_argument(
-        "--threads", type=int, help="threads of each rank (default: its fair share of the cores)"
-    )
-    parser.add_argument("--seed", type=int, default=0)
+def parse_options() -> argparse.Namespace:
+    parser = fashion_mnist.make_parser("Train a small network on Fashion-MNIST, alone or under mpirun.")
     parser.add_argument(
         "--device",
         choices=("cpu", "cuda"),
         default="cpu",
         help="cuda: this rank's GPU, once hora reduces on GPUs",
     )
-    parser.add_argument("--data", type=Path, default=DEFAULT_DATA, help="folder with the four .gz files")
-    parser.add_argument("--images", type=int, help="use only so many images of each part")
     parser.add_argument(
         "--checkpoint", type=Path, help="folder for a file per epoch; resumed from if any is there"
     )
-    parser.add_argument("--json", type=Path, help="file to write the measured figures to")
     parser.add_argument(
         "--progress", action=argparse.BooleanOptionalAction, default=True, help="show a bar on a terminal"
     )
-    options = parser.parse_args(arguments)
-    if options.batch_size < 1 or options.batch_size % hvd.size():
-        parser.error(f"--batch-size {options.batch_size} cannot be split evenly over {hvd.size()} ranks")
-    return options
+    return fashion_mnist.parse(parser, hvd.size())
 
 
 def main() -> None:
     hvd.init()
     options = parse_options()
     torch.set_num_threads(options.threads or max(1, len(os.sched_getaffinity(0)) // hvd.local_size()))
-    result = train(options)
-    if hvd.rank() == 0 and options.json:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(result, indent=2) + "\n")
-    if not result["weights_equal"]:
-        sys.exit("the ranks ended with different weights")
+    fashion_mnist.report(train(options), options.json, writes=hvd.rank() == 0)
 
 
 if __name__ == "__main__":

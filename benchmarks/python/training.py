@@ -1,9 +1,10 @@
 """Times training steps with several libraries, and without any.
 
     python benchmarks/python/training.py
+    python benchmarks/python/training.py --framework keras
 
 Every contender runs under an mpirun of its own, for the threads of one library slow the others down; they
-take turns for several rounds. Each has one thread of PyTorch per rank. The overhead is that over independent
+take turns for several rounds. Each has one thread per rank. The overhead is that over independent
 processes, as many on the same machine at the same time that do not communicate: local steps in a process with
 an initialised library can be slowed down by it already. "idle" is such a process of hora; it takes part where
 steps are short, for what it could cost is lost in the spread of long ones.
@@ -23,8 +24,11 @@ from rich.table import Table
 from trainers import LAUNCHES
 from training_runs import Run, percentiles_us, train
 
-CONTENDERS = ("independent", "hora", "ddp", "horovod", "idle")
-DEFAULT_WORKLOADS = ("conv", "tensors100", "mlp-b32", "mlp-b256")
+CONTENDERS = {
+    "torch": ("independent", "hora", "ddp", "horovod", "idle"),
+    "keras": ("independent", "hora", "idle"),
+}
+DEFAULT_WORKLOADS = {"torch": ("conv", "tensors100", "mlp-b32", "mlp-b256"), "keras": ("tensors100",)}
 SHORT_WORKLOADS = ("conv", "tensors100")
 QUICK_STEPS = 5
 
@@ -37,7 +41,7 @@ def measure(contenders: list[str], workload: str, options: argparse.Namespace) -
     for number in range(options.rounds):
         print(f"  {workload}, round {number + 1} of {options.rounds}: {' '.join(order)}", flush=True)
         for name in order:
-            runs[name].append(train(name, workload, options.ranks, steps))
+            runs[name].append(train(name, workload, options.ranks, steps, framework=options.framework))
         order = order[1:] + order[:1]
     return [make_row(name, workload, options.ranks, runs) for name in contenders]
 
@@ -77,8 +81,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--framework", choices=CONTENDERS, default="torch")
     parser.add_argument("--workloads", nargs="+", choices=WORKLOADS)
-    parser.add_argument("--contenders", nargs="+", choices=LAUNCHES, default=list(CONTENDERS))
+    parser.add_argument("--contenders", nargs="+", choices=LAUNCHES)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--rounds", type=int, help="default: 3")
     parser.add_argument("--steps", type=int, help="in each launch; by default so many that it takes seconds")
@@ -87,10 +92,13 @@ def main() -> None:
     options = parser.parse_args()
     options.rounds = options.rounds or (1 if options.quick else 3)
     options.steps = options.steps or (QUICK_STEPS if options.quick else None)
-    launches = installed([LAUNCHES[name] for name in options.contenders])
+    names = options.contenders or CONTENDERS[options.framework]
+    launches = installed([LAUNCHES[name] for name in names])
     contenders = [name for launch in launches for name in launch.contenders]
     rows: list[dict[str, Any]] = []
-    for workload in options.workloads or (SHORT_WORKLOADS if options.quick else DEFAULT_WORKLOADS):
+    usual = DEFAULT_WORKLOADS[options.framework]
+    short = [workload for workload in usual if workload in SHORT_WORKLOADS]
+    for workload in options.workloads or (short if options.quick else usual):
         present = [name for name in contenders if name != "idle" or workload in SHORT_WORKLOADS]
         rows += measure(present, workload, options)
         write_json(options.json, rows)

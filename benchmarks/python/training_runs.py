@@ -18,7 +18,10 @@ from launch import mpirun, run, twice
 from shared_page import PAGE_BYTES
 from trainers import LAUNCHES, SERVED
 
-WORKER = Path(__file__).with_name("training_worker.py")
+WORKERS = {
+    framework: Path(__file__).with_name(name)
+    for framework, name in {"torch": "training_worker.py", "keras": "keras_worker.py"}.items()
+}
 LIMIT_S = 180.0
 
 
@@ -35,10 +38,12 @@ class Run:
         return statistics.median(self.step_s) * 1e6
 
 
-def train(contender: str, workload: str, ranks: int, steps: int, *arguments: str) -> Run:
+def train(
+    contender: str, workload: str, ranks: int, steps: int, *arguments: str, framework: str = "torch"
+) -> Run:
     """Train on `ranks` ranks; a parameter server comes in addition."""
     words = ["--contender", contender, "--workload", workload, "--steps", str(steps), *arguments]
-    command = [*mpirun(ranks + (contender in SERVED)), sys.executable, str(WORKER), *words]
+    command = [*mpirun(ranks + (contender in SERVED)), sys.executable, str(WORKERS[framework]), *words]
     results = twice(partial(launch, command, contender, ranks))
     slowest = {key: max((each[key] for each in results), key=median) for key in ("step_s", "exchange_s")}
     return Run(**slowest, one_way_us=results[0]["one_way_us"])

@@ -5,27 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from launch import rank_and_size
 from models import WORKLOADS
 from shared_page import SharedPage
+from timing import time_calls
 from trainers import SERVED, TRAINERS
-
-WARM_UP = 3
-
-
-def time_calls(call: Callable[[], None], number: int) -> list[float]:
-    """Return the seconds of each call after those that warm up."""
-    seconds = []
-    for _ in range(WARM_UP + number):
-        start = time.perf_counter()
-        call()
-        seconds.append(time.perf_counter() - start)
-    return seconds[WARM_UP:]
 
 
 def main() -> None:

@@ -8,27 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness.mpirun import Ending, run_script
+from harness.examples import PLAIN_PYTHON, as_script, assert_figures, run_example
+from harness.mpirun import run_script
 
 torch = pytest.importorskip("torch")
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
-FIGURES = {
-    "ranks",
-    "threads",
-    "epochs",
-    "images_per_second",
-    "seconds_per_epoch",
-    "test_accuracy",
-    "weights_equal",
-}
-PLAIN_PYTHON = 0
-
-
-def run_example(name: str, ranks: int, *arguments: object, limit_s: float = 90.0) -> Ending:
-    words, path = [name, *map(str, arguments)], str(EXAMPLES / name)
-    script = f"import runpy, sys\nsys.argv = {words}\nrunpy.run_path({path!r}, run_name='__main__')\n"
-    return run_script(script, ranks, limit_s)
 
 
 def training_arguments(folder: Path) -> list[str]:
@@ -57,14 +40,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
 def weights(folder: Path, epoch: int) -> dict[str, Any]:
     state: dict[str, Any] = torch.load(folder / f"epoch-000{epoch}.pt", weights_only=True)["model"]
     return state
-
-
-def assert_figures(figures: dict[str, Any], ranks: int, threads: int, epochs: int) -> None:
-    assert figures.keys() == FIGURES
-    assert (figures["ranks"], figures["threads"], figures["epochs"]) == (ranks, threads, epochs)
-    assert figures["weights_equal"] is True
-    assert figures["images_per_second"] * figures["seconds_per_epoch"] == pytest.approx(320)
-    assert 0 < figures["test_accuracy"] <= 1
 
 
 @pytest.mark.timeout(200)
@@ -97,7 +72,7 @@ def test_a_resumed_training_ends_like_an_uninterrupted_one(
 
 # Rank 1 is killed as soon as the first epoch has been written.
 KILLED_IN_MID_EPOCH = """
-import os, pathlib, runpy, signal, sys, threading, time
+import os, pathlib, signal, threading, time
 
 def kill():
     while not pathlib.Path({checkpoint!r}).exists():
@@ -106,8 +81,6 @@ def kill():
 
 if os.environ["OMPI_COMM_WORLD_RANK"] == "1":
     threading.Thread(target=kill, daemon=True).start()
-sys.argv = {words}
-runpy.run_path({path!r}, run_name="__main__")
 """
 
 
@@ -115,9 +88,9 @@ runpy.run_path({path!r}, run_name="__main__")
 def test_a_training_killed_in_mid_epoch_and_resumed_ends_like_an_uninterrupted_one(
     trained: dict[int, Path], tmp_path: Path
 ) -> None:
-    words = ["torch_fashion_mnist.py", *training_arguments(tmp_path)]
-    path, checkpoint = str(EXAMPLES / words[0]), str(tmp_path / "epoch-0001.pt")
-    killed = run_script(KILLED_IN_MID_EPOCH.format(checkpoint=checkpoint, words=words, path=path), 2, 90)
+    killing = KILLED_IN_MID_EPOCH.format(checkpoint=str(tmp_path / "epoch-0001.pt"))
+    training = as_script("torch_fashion_mnist.py", *training_arguments(tmp_path))
+    killed = run_script(killing + training, 2, 90)
     assert killed.code not in (0, None), killed.output
     assert killed.left == []
     assert not (tmp_path / "epoch-0002.pt").exists()

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
-from harness.mpirun import Ending, run_script
+from harness.examples import run_example as start_example
+from harness.mpirun import Ending
 
 pytest.importorskip("torch")
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-
 
 def run_example(name: str, ranks: int, *arguments: object) -> Ending:
-    words, path = [name, *map(str, arguments)], str(EXAMPLES / name)
-    script = f"import runpy, sys\nsys.argv = {words}\nrunpy.run_path({path!r}, run_name='__main__')\n"
-    ending = run_script(script, ranks, 90)
+    ending = start_example(name, ranks, *arguments)
     assert ending.code == 0, ending.output
     assert ending.left == []
     return ending

@@ -11,6 +11,8 @@ import pytest
 
 import hora
 
+pytest.register_assert_rewrite("keras_callbacks")
+
 
 def files_that_need(package: str, line: str) -> list[str]:
     """Return the test files with a line that fails where a package is not installed."""

@@ -25,6 +25,7 @@ MODULES = (
     "hora.tensorflow.collectives",
     "hora.tensorflow.functions",
     "hora.tensorflow.reductions",
+    "hora.tensorflow.sync_batch_norm",
     "hora.tensorflow.tape",
     "hora.tensorflow.world",
     "hora.torch",

@@ -47,6 +47,7 @@ HOROVOD: dict[str, str | None] = {
     "BroadcastGlobalVariablesHook": None,
     "DistributedGradientTape": f"{TAPE}, scale_local_gradients=True",
     "PartialDistributedGradientTape": f"{TAPE}, local_layers=None, scale_local_gradients=True",
+    "SyncBatchNormalization": "fused=False, kwargs",
     "ProcessSet": "ranks_or_comm",
     "add_process_set": "process_set",
     "remove_process_set": "process_set",

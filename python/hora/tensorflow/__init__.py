@@ -11,6 +11,8 @@ Examples
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 try:
     import tensorflow as _tensorflow
 except ModuleNotFoundError as error:
@@ -68,6 +70,7 @@ from hora.tensorflow.functions import (
     broadcast_object_fn,
     broadcast_variables,
 )
+from hora.tensorflow.optimizer import DistributedOptimizer
 from hora.tensorflow.reductions import (
     Compression,
     allreduce,
@@ -83,6 +86,19 @@ from hora.tensorflow.world import (
     rank_op,
     size_op,
 )
+
+if TYPE_CHECKING:
+    from hora.tensorflow.sync_batch_norm import SyncBatchNormalization
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs Keras when it is asked for."""
+    if name == "SyncBatchNormalization":
+        from hora.tensorflow import sync_batch_norm
+
+        return sync_batch_norm.SyncBatchNormalization
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 # These need no rewriting by AutoGraph when a tf.function calls them.
 _AS_WRITTEN = (
@@ -116,6 +132,7 @@ __all__ = [
     "Compression",
     "Compressor",
     "DistributedGradientTape",
+    "DistributedOptimizer",
     "HorovodInternalError",
     "Max",
     "Min",
@@ -125,6 +142,7 @@ __all__ = [
     "Product",
     "ReduceOp",
     "Sum",
+    "SyncBatchNormalization",
     "add_process_set",
     "allgather",
     "allgather_object",

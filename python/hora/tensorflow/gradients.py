@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import tensorflow as tf
 
 from hora._arguments import Adasum, Average, Sum, choose_op, set_id
+from hora._groups import Groups, ReadGroups, batches, read_groups
 from hora.compression import Compressor
 from hora.process_sets import ProcessSet
 from hora.tensorflow.call import Tensor, Terms, check_dtype, kernels
 from hora.tensorflow.sparse import allreduce_slices, check_slices
 
-__all__ = ["GradientRule", "Groups", "identity", "make_rule"]
+__all__ = ["GradientRule", "Groups", "as_written", "identity", "make_rule", "scaled"]
 
 #: How large gradients are that a graph reduces in one operation: enough for its cost not to matter.
 RUN_BYTES = 4 << 20
 
-#: Lists of variables whose gradients are reduced together, or how many of them to make.
-Groups = int | Iterable[Iterable[Any]] | None
+
+#: Makes a function that AutoGraph does not rewrite.
+as_written = tf.autograph.experimental.do_not_convert
 
 
 def identity(variable: Any) -> int:
     """Return what tells a variable from others; one of Keras is the variable of TensorFlow inside it."""
     inner = getattr(variable, "value", None)
     return id(inner if isinstance(inner, tf.Variable) else variable)
+
+
+def scaled(gradient: Any, factor: float) -> Any:
+    """Return a gradient times a factor."""
+    if isinstance(gradient, tf.IndexedSlices):
+        return tf.IndexedSlices(scaled(gradient.values, factor), gradient.indices, gradient.dense_shape)
+    return gradient * tf.cast(factor, gradient.dtype)
 
 
 @dataclass(frozen=True)
@@ -39,7 +47,7 @@ class GradientRule:
     postscale: float
     compression: Compressor
     sparse_as_dense: bool
-    groups: int | tuple[frozenset[int], ...] | None
+    groups: ReadGroups
     process_set: ProcessSet
     scale_local: bool
 
@@ -70,10 +78,7 @@ class GradientRule:
     def local(self, gradient: Any) -> Any:
         """Return the gradient of a variable that is this rank's own."""
         share = 1.0 / len(self.process_set.ranks) if self.scale_local else 1.0
-        if isinstance(gradient, tf.IndexedSlices):
-            values = gradient.values * tf.cast(share, gradient.dtype)
-            return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
-        return gradient * tf.cast(share, gradient.dtype)
+        return scaled(gradient, share)
 
     def reduce_slices(self, gradient: tf.IndexedSlices, number: int) -> tf.IndexedSlices:
         """Reduce one gradient by gathering its slices."""
@@ -97,13 +102,7 @@ class GradientRule:
             return []
         if self.groups is None:
             return [dense] if tf.executing_eagerly() else neighbours(dense, variables, gradients)
-        if isinstance(self.groups, int):
-            count = min(self.groups, len(dense))
-            borders = [len(dense) * number // count for number in range(count + 1)]
-            return [dense[first:last] for first, last in itertools.pairwise(borders)]
-        grouped = [[at for at in dense if identity(variables[at]) in group] for group in self.groups]
-        alone = set(dense).difference(*grouped)
-        return [batch for batch in grouped if batch] + [[at] for at in dense if at in alone]
+        return batches(self.groups, dense, [identity(each) for each in variables])
 
     def reduce_together(self, gradients: list[Any], number: int) -> list[Tensor]:
         """Reduce dense gradients in one operation."""
@@ -150,8 +149,6 @@ def make_rule(
     factor = float(gradient_predivide_factor)
     if factor != 1.0 and reduction != Average:
         raise ValueError("gradient_predivide_factor needs op=Average")
-    if num_groups < 0 or (isinstance(groups, int) and groups < 0):
-        raise ValueError("the number of groups is negative")
     set_id(process_set)
     return GradientRule(
         reduction,
@@ -159,18 +156,7 @@ def make_rule(
         factor,
         compression,
         sparse_as_dense,
-        read_groups(num_groups if groups is None else groups),
+        read_groups(num_groups, groups, identity),
         process_set,
         scale_local_gradients,
     )
-
-
-def read_groups(groups: int | Iterable[Iterable[Any]]) -> int | tuple[frozenset[int], ...] | None:
-    """Return groups of variables, or how many to make; 0 asks for none."""
-    if isinstance(groups, int):
-        return groups or None
-    chosen = [[identity(variable) for variable in group] for group in groups]
-    every = list(itertools.chain(*chosen))
-    if len(set(every)) != len(every):
-        raise ValueError("a variable is in groups twice")
-    return tuple(map(frozenset, chosen))

@@ -1,0 +1,11 @@
+"""`keras_saving` on PyTorch."""
+
+from __future__ import annotations
+
+import keras_on_torch
+from keras_saving import *  # noqa: F403
+
+RANKS = (2,)
+LAUNCH = "keras-torch"
+
+assert keras_on_torch.keras.backend.backend() == "torch"
