@@ -22,10 +22,11 @@ LAYERS = (
 )
 LEVEL = {folder: level for level, folders in enumerate(LAYERS) for folder in folders}
 FRAMEWORKS = {"torch", "tensorflow", "keras"}  # hora.<framework> is the only place that imports it
-# The front ends of Keras's backends; each has one module, imported once the backend is known.
-BACKENDS = {
-    "keras/reduction_tensorflow.py": "hora.tensorflow",
-    "keras/reduction_torch.py": "hora.torch",
+# Keras runs on another framework: these reach its front end, once the backend is known.
+ABOVE = {
+    "keras/reduction_tensorflow.py": {"hora.tensorflow"},
+    "keras/reduction_torch.py": {"hora.torch"},
+    "keras/state.py": {"hora.tensorflow", "hora.torch"},
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 
@@ -60,14 +61,14 @@ def imported_modules(tree: ast.AST, package: str) -> Iterator[str]:
 def check_python(file: Path, package: Path) -> Iterator[str]:
     """hora.<framework> imports its framework and hora._*, never another framework or its front end.
 
-    Keras runs on another framework; only the modules of BACKENDS know which.
+    Of hora.keras the modules in ABOVE know the front ends of its backends.
     """
     place = file.relative_to(package)
     modules = imported_modules(ast.parse(file.read_text()), ".".join(("hora", *place.parts[:-1])))
     for module in sorted(set(modules)):
         parts = module.split(".")
         framework = parts[1] if parts[0] == "hora" and len(parts) > 1 else parts[0]
-        if module.startswith(BACKENDS.get(str(place), "-")):
+        if ".".join(parts[:2]) in ABOVE.get(str(place), ()):
             continue
         if framework in FRAMEWORKS and framework not in place.parts[:-1]:
             yield f"hora/{place}: imports {module}"

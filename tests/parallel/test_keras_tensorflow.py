@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 
 import keras
@@ -129,21 +128,22 @@ def test_two_models_in_turn() -> None:
     assert_close(models[0].get_weights(), models[1].get_weights())
 
 
-def test_models_are_compiled_without_xla(tmp_path: Path) -> None:
-    model = make_model()
-    model.compile(keras.optimizers.SGD(0.1), "mse", jit_compile=True)
-    assert model.jit_compile
-    path = tmp_path / "model.keras"
-    model.save(path)
+@pytest.mark.parametrize("how", ["compiled", "compiled again", "wrapped later", "loaded"])
+def test_models_are_trained_without_xla(how: str, tmp_path: Path) -> None:
+    model, optimizer = make_model(), keras.optimizers.SGD(0.1)
+    if how != "compiled":
+        model.compile(optimizer, "mse", jit_compile=True)
+        assert model.jit_compile
+    model.save(tmp_path / "model.keras")
     with pytest.warns(RuntimeWarning, match="jit_compile=False"):
-        loaded = hvd.load_model(path)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Model doesn't support")
-        with pytest.warns(RuntimeWarning, match="jit_compile=False"):
-            model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), "mse", jit_compile=True)
-    for each in (model, loaded):
-        assert not each.jit_compile
-        assert same_everywhere(fit(each, OWN, epochs=1))
+        if how == "loaded":
+            model = hvd.load_model(tmp_path / "model.keras")
+        else:
+            hvd.DistributedOptimizer(optimizer)
+        if how.startswith("compiled"):
+            model.compile(optimizer, "mse", jit_compile=True)
+        assert same_everywhere(fit(model, OWN, epochs=1))
+    assert not model.jit_compile
 
 
 @pytest.mark.parametrize("eagerly", [False, True])

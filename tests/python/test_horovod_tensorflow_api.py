@@ -1,4 +1,4 @@
-"""The names and signatures of Horovod's API for TensorFlow 2, without elastic and what Keras needs."""
+"""The names and signatures of Horovod's API for TensorFlow 2 and for Keras, without elastic."""
 
 from __future__ import annotations
 
@@ -45,6 +45,9 @@ HOROVOD: dict[str, str | None] = {
     "allgather_object": f"obj, session=None, {NAME}, {PS}",
     "broadcast_global_variables": "root_rank",
     "BroadcastGlobalVariablesHook": None,
+    "DistributedOptimizer": f"optimizer, {NAME}, use_locking=False, {DEVICES}, {COMPRESSION}, "
+    "sparse_as_dense=False, backward_passes_per_step=1, op=Average, gradient_predivide_factor=1.0, "
+    f"average_aggregated_gradients=False, num_groups=0, groups=None, {PS}, scale_local_gradients=True",
     "DistributedGradientTape": f"{TAPE}, scale_local_gradients=True",
     "PartialDistributedGradientTape": f"{TAPE}, local_layers=None, scale_local_gradients=True",
     "SyncBatchNormalization": "fused=False, kwargs",

@@ -10,7 +10,6 @@ import keras
 
 from hora.compression import Compressor, NoneCompressor
 from hora.keras.optimizer import DistributedOptimizer
-from hora.keras.xla import do_without_xla
 
 __all__ = ["load_model"]
 
@@ -71,5 +70,4 @@ def load_model(
     model = keras.models.load_model(filepath, custom_objects={**objects, **(custom_objects or {})})
     if model.compiled and model.optimizer is not None:
         DistributedOptimizer(model.optimizer, compression=compression)
-        do_without_xla(model)
     return model

@@ -10,11 +10,11 @@ import keras
 from hora._arguments import Average, Sum
 from hora._groups import Groups
 from hora.compression import Compressor, NoneCompressor
+from hora.keras.compilation import leave_uncompiled
 from hora.keras.reducing import make_reducing, reduces
 from hora.keras.reduction import Options, make_reduction
 from hora.keras.rule import Rule
 from hora.keras.scaling import reduce_before_scaling
-from hora.keras.xla import leave_xla
 from hora.process_sets import ProcessSet, global_process_set
 
 __all__ = ["DistributedOptimizer", "PartialDistributedOptimizer"]
@@ -44,8 +44,8 @@ def DistributedOptimizer(
     what one process does on their joined batches, and their variables stay equal bit by bit. All
     ranks apply gradients of the same variables in the same order; a gradient that is None must be so on all.
 
-    Models with the optimizer are compiled with ``jit_compile=False``, which a warning says where XLA
-    was asked for. Wrap the optimizer before ``model.compile``.
+    Models with the optimizer are trained with ``jit_compile=False``; a warning says so where Keras would have
+    compiled the step with XLA.
 
     Parameters
     ----------
@@ -94,6 +94,9 @@ def DistributedOptimizer(
         If Keras runs on another backend than TensorFlow or PyTorch.
     NotInitializedError
         Before ``init()``.
+    HorovodInternalError, tf.errors.OpError
+        From ``apply`` and ``fit`` on all ranks, when their gradients differ in number, shape or dtype, or a
+        rank left: on PyTorch the former, on TensorFlow those that :func:`hora.tensorflow.allreduce` raises.
 
     Examples
     --------
@@ -155,8 +158,8 @@ def PartialDistributedOptimizer(
     >>> hvd.init()
     >>> head = keras.layers.Dense(1)
     >>> optimizer = hvd.PartialDistributedOptimizer(keras.optimizers.SGD(), local_layers=[head])
-    >>> optimizer.name
-    'SGD'
+    >>> isinstance(optimizer, keras.optimizers.SGD)
+    True
     """
     options = Options(
         compression,
@@ -183,7 +186,7 @@ def wrap(
     if passes != 1:
         accumulate(getattr(optimizer, "inner_optimizer", optimizer), passes)
     reduce_before_scaling()
-    leave_xla()
+    leave_uncompiled()
     make_reducing(optimizer, Rule(reduction, local_layers, 1.0 if average_passes else float(passes)))
     return optimizer
 

@@ -54,8 +54,9 @@ def DistributedOptimizer(
     >>> import tensorflow as tf
     >>> import hora.tensorflow as hvd
     >>> hvd.init()
-    >>> hvd.DistributedOptimizer(tf.keras.optimizers.Adam()).name
-    'adam'
+    >>> optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.Adam())
+    >>> isinstance(optimizer, tf.keras.optimizers.Adam)
+    True
     """
     from hora.tensorflow import keras
 
