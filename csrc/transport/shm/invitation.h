@@ -33,7 +33,7 @@ struct HostInvitation {
   HostLayout layout;
   std::array<char, 64> listener{};  ///< the name, which every process of the machine can see
   Secret secret{};                  ///< by which the leader knows a rank of the job
-  Refusal refusal;                  ///< there is no shared memory, and why
+  Refusal refusal{};                ///< there is no shared memory, and why
 
   void name_listener(const std::string& name) {
     std::ranges::copy(name.substr(0, listener.size() - 1), listener.begin());

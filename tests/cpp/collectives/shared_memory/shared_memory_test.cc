@@ -125,7 +125,8 @@ TEST_P(SharedMemory, allreduce_leaves_out_ranks_that_have_joined) {
               slots, pieces_of(is_absent ? nullptr : &values, is_absent ? nullptr : &values, length, 50),
               {DType::kFloat32, ReduceOp::kProduct, 2.0}, false, route);
         });
-        if (!is_absent) ASSERT_EQ(values, expected) << length;
+        if (is_absent) continue;
+        ASSERT_EQ(values, expected) << length;
       }
     }
   });
