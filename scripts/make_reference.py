@@ -15,12 +15,13 @@ from types import ModuleType
 
 import hora
 import hora.keras
+import hora.keras.callbacks
 import hora.tensorflow
 import hora.torch
 from hora import _core
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
-MODULES = (hora, hora.keras, hora.tensorflow, hora.torch)
+MODULES = (hora, hora.keras, hora.keras.callbacks, hora.tensorflow, hora.torch)
 HEADING = re.compile(r"^(?P<title>[A-Z][A-Za-z ]+)\n-{3,}$", re.MULTILINE)
 TABLE = re.compile(r"^(={3,} [= ]+$.*^={3,} [= ]+$)", re.MULTILINE | re.DOTALL)
 ROLE = re.compile(r":(?:func|class|meth|mod):`~?([^`]+)`")
