@@ -90,6 +90,23 @@ def test_local_variables_stay_each_ranks_own() -> None:
         assert not is_local or one.tobytes() == other.tobytes()
 
 
+def test_an_optimizer_keeps_what_it_has_for_local_variables() -> None:
+    model = make_model(keras.optimizers.SGD(0.1, momentum=0.9))
+    local = model.layers[1]
+    hvd.PartialDistributedOptimizer(model.optimizer, local_layers=local)
+    model.optimizer.build(model.trainable_variables)
+    for each in model.optimizer.momentums:
+        each.assign(keras.ops.full(each.shape, RANK, "float64"))
+    callback = hvd.callbacks.BroadcastGlobalVariablesCallback(SIZE - 1)
+    callback.set_model(model)
+    callback.on_train_begin()
+    for variable, slot in zip(model.trainable_variables, model.optimizer.momentums, strict=True):
+        is_local = any(variable is each for each in local.trainable_variables)
+        assert keras.ops.max(slot) == (RANK if is_local else SIZE - 1)
+    weights = [[keras.ops.convert_to_numpy(layer.kernel).tobytes()] for layer in model.layers]
+    assert [same_everywhere(each) for each in weights] == [True, False]
+
+
 @pytest.mark.parametrize("epochs_of_root", [0, 1])
 @pytest.mark.parametrize("batches", [1, BATCHES])
 def test_a_model_without_input_is_the_roots_too(epochs_of_root: int, batches: int) -> None:
@@ -185,6 +202,24 @@ def test_momentum_is_corrected_when_the_rate_changes(corrects: bool, wrapped: bo
     assert model.get_weights()[0].item() == pytest.approx(weight, rel=1e-6)
 
 
+def test_what_is_overwritten_has_no_momentum_to_correct() -> None:
+    model = make_model(keras.optimizers.SGD(0.1, momentum=0.9))
+    model.layers[0].bias.overwrite_with_gradient = True
+    recorder = Recorder()
+    schedule = hvd.callbacks.LearningRateScheduleCallback(0.1, lambda epoch: 0.5**epoch)
+    fit(model, schedule, recorder, epochs=2)
+    assert recorder.rates[-1] == pytest.approx(0.05)
+
+
+def test_a_warm_up_counts_the_batches_of_each_fit() -> None:
+    warmup, recorder = hvd.callbacks.LearningRateWarmupCallback(0.1 * SIZE, 1), Recorder()
+    model = make_model(keras.optimizers.SGD(0.1))
+    for batches in (BATCHES, 2):
+        fit(model, warmup, recorder, batch_size=len(DATA) // batches)
+        assert recorder.rates[-1] == pytest.approx(0.1 * SIZE)
+        assert recorder.rates[-batches] == pytest.approx(0.1 * (1 + (SIZE - 1) / batches))
+
+
 def test_adam_has_no_momentum_to_correct() -> None:
     ends = []
     for corrects in (False, True):
@@ -229,7 +264,10 @@ def test_the_best_model_is_written_on_rank_0(tmp_path: Path, weights_only: bool)
     model = make_model(keras.optimizers.SGD(0.0))
     with pytest.raises(ValueError, match="no filepath"):
         fit(model, checkpoint)
-    checkpoint.filepath = str(folder / f"rank{RANK}-{{epoch}}.{ending}")
+    checkpoint.filepath = folder / "best.txt"
+    with pytest.raises(ValueError, match=f"must end in '.{ending}'"):
+        fit(model, checkpoint)
+    checkpoint.filepath = folder / f"rank{RANK}-{{epoch}}.{ending}"
     # The loss stays the same to the last bit.
     fit(model, hvd.callbacks.MetricAverageCallback(), checkpoint, epochs=3, shuffle=False)
     hora.barrier()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import keras
 import pytest
@@ -118,6 +121,22 @@ def test_compression_is_that_of_the_call(path: Path) -> None:
 def test_a_model_that_was_not_compiled_has_no_optimizer(path: Path) -> None:
     save(make_model(), path)
     assert not hvd.load_model(path).compiled
+
+
+@pytest.mark.parametrize("copy_of", [copy.deepcopy, pickle.dumps])
+def test_copies_that_would_not_reduce_are_refused(copy_of: Any) -> None:
+    optimizer = hvd.DistributedOptimizer(optimizers.Adam())
+    with pytest.raises(TypeError, match="neither copied nor pickled"):
+        copy_of(optimizer)
+
+
+def test_accumulation_goes_on_where_it_was(path: Path) -> None:
+    make = MAKERS["accumulation"]
+    save(trained(hvd.DistributedOptimizer(make(), backward_passes_per_step=2), OWN), path)
+    model = keras.models.load_model(path)
+    hvd.DistributedOptimizer(model.optimizer, backward_passes_per_step=2)
+    with pytest.raises(ValueError, match="contradicts the optimizer's gradient_accumulation_steps=2"):
+        hvd.DistributedOptimizer(make(), backward_passes_per_step=3)
 
 
 def test_legacy_optimizers_are_refused(path: Path) -> None:

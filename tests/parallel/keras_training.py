@@ -231,8 +231,8 @@ class NotKeras:
         (optimizers.SGD, {"backward_passes_per_step": 1.5}, "integer from 1"),
         (
             lambda: optimizers.SGD(gradient_accumulation_steps=2),
-            {"backward_passes_per_step": 2},
-            "exclude each other",
+            {"backward_passes_per_step": 3},
+            "contradicts the optimizer",
         ),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy
@@ -116,6 +117,29 @@ def test_slices_of_an_embedding_are_reduced(mode: object, as_dense: bool, steps:
     for rank in range(SIZE):
         expected[[rank, 3]] -= [[2 / SIZE], [1 / SIZE]]
     numpy.testing.assert_allclose(layer.get_weights()[0], expected)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: keras.optimizers.Adam(0.1), lambda: keras.optimizers.SGD(1.0, global_clipnorm=0.5)],
+    ids=["adam", "clipped"],
+)
+def test_slices_do_to_an_optimizer_what_those_of_one_process_do(make: Any) -> None:
+    tokens = [[1, 1, 2], [2, 0, 2]]
+
+    def train(optimizer: Any, rows: list[int], share: float) -> numpy.ndarray:
+        layer = keras.layers.Embedding(4, 2, embeddings_initializer="zeros")
+        layer.build()
+        optimizer.build(layer.trainable_variables)
+        for step in range(3):
+            with tf.GradientTape() as tape:
+                loss = share * tf.reduce_sum((layer(tf.constant(rows)) - float(step + 1)) ** 2)
+            optimizer.apply(tape.gradient(loss, layer.trainable_variables))
+        return layer.get_weights()[0]
+
+    expected = train(make(), tokens[0] + tokens[1], 1 / SIZE)
+    got = train(hvd.DistributedOptimizer(make()), tokens[RANK], 1.0)
+    numpy.testing.assert_allclose(got, expected, rtol=1e-10)
 
 
 def test_two_models_in_turn() -> None:

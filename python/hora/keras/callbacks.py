@@ -16,6 +16,7 @@ Examples
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -27,7 +28,8 @@ from hora import _core
 from hora._arguments import Min
 from hora._objects import allgather_object
 from hora.keras.learning_rate import LearningRateScheduleCallback, LearningRateWarmupCallback
-from hora.keras.state import broadcast_variables
+from hora.keras.reducing import local_variables_of
+from hora.keras.state import broadcast_variables, identity, slots_of
 
 __all__ = [
     "BestModelCheckpoint",
@@ -44,7 +46,9 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignor
     """Give all ranks the root's weights and optimizer state before the first step.
 
     Where a model is not built before its first batch, as one without ``Input`` layer on TensorFlow, this is
-    done after that batch. Random seeds and metrics stay each rank's own.
+    done after that batch. Random seeds and metrics stay each rank's own, and so do local variables, those
+    given here and those of the optimizer, with what the optimizer keeps for them. All ranks take part,
+    whatever process set the optimizer has.
 
     Parameters
     ----------
@@ -71,12 +75,12 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignor
     ) -> None:
         super().__init__()
         self.root_rank = root_rank
-        self._local = {id(variable): variable for variable in local_variables or ()}
+        self._local = list(local_variables or ())
         self._waits = False
 
     def register_local_var(self, var: Any) -> None:
         """Leave a variable as this rank has it."""
-        self._local[id(var)] = var
+        self._local.append(var)
 
     def on_train_begin(self, logs: Logs = None) -> None:
         """Broadcast, if the model is built on all ranks."""
@@ -106,18 +110,23 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignor
     def _broadcast(self) -> None:
         variables = list(self.model.weights)
         optimizer = self.model.optimizer
+        local = list(self._local)
         if optimizer is not None:
             if not optimizer.built:
                 optimizer.build(self.model.trainable_variables)
             variables += optimizer.variables
-        broadcast_variables([each for each in variables if id(each) not in self._local], self.root_rank)
+            local += local_variables_of(optimizer)
+            local += slots_of(optimizer, local)
+        kept = set(map(identity, local))
+        broadcast_variables([each for each in variables if identity(each) not in kept], self.root_rank)
 
 
 class MetricAverageCallback(keras.callbacks.Callback):  # type: ignore[misc]
     """Replace the metrics of an epoch by their averages over all ranks, those of validation too.
 
     Callbacks that follow it in the list, the history and the progress bar see the averages, which are equal
-    on all ranks. Each rank counts as much, however many samples it has seen.
+    on all ranks. Each rank counts as much, however many samples it has seen. All ranks take part, whatever
+    process set the optimizer has.
 
     Parameters
     ----------
@@ -181,7 +190,8 @@ class BestModelCheckpoint(keras.callbacks.ModelCheckpoint):  # type: ignore[misc
     Raises
     ------
     ValueError
-        When training begins, if there is no ``filepath``.
+        When training begins, if there is no ``filepath``, or it has another ending than ``.keras`` or, with
+        ``save_weights_only``, ``.weights.h5``.
 
     Examples
     --------
@@ -198,9 +208,9 @@ class BestModelCheckpoint(keras.callbacks.ModelCheckpoint):  # type: ignore[misc
         save_weights_only: bool = False,
         filepath: Any = None,
     ) -> None:
-        ending = "weights.h5" if save_weights_only else "keras"
+        self._ending = ".weights.h5" if save_weights_only else ".keras"
         super().__init__(
-            f"unnamed.{ending}" if filepath is None else filepath,
+            f"unnamed{self._ending}" if filepath is None else filepath,
             monitor=monitor,
             verbose=verbose,
             save_best_only=True,
@@ -212,9 +222,14 @@ class BestModelCheckpoint(keras.callbacks.ModelCheckpoint):  # type: ignore[misc
             self.filepath: Any = None
 
     def on_train_begin(self, logs: Logs = None) -> None:
-        """Refuse to go on without a name."""
+        """Refuse to go on without a name that will do."""
         if self.filepath is None:
             raise ValueError("BestModelCheckpoint has no filepath")
+        self.filepath = os.fspath(self.filepath)
+        if not self.filepath.endswith(self._ending):
+            raise ValueError(
+                f"BestModelCheckpoint: the filepath {self.filepath!r} must end in {self._ending!r}"
+            )
         super().on_train_begin(logs)
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:

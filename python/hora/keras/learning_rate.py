@@ -78,6 +78,7 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):  # type: ignore[mi
         self.momentum_correction = momentum_correction
         self.steps_per_epoch = steps_per_epoch
         self._epoch = 0
+        self._steps = 0
 
     def on_train_begin(self, logs: Logs = None) -> None:
         """Look at the optimizer and at the number of batches."""
@@ -87,10 +88,10 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):  # type: ignore[mi
                 f"{type(self).__name__} sets the learning rate, but the optimizer has a schedule of its own; "
                 "give the optimizer a number"
             )
-        if self.staircase or self.steps_per_epoch:
+        if self.staircase:
             return
-        self.steps_per_epoch = self.params.get("steps")
-        if not self.steps_per_epoch:
+        self._steps = self.steps_per_epoch or self.params.get("steps") or 0
+        if not self._steps:
             raise ValueError(
                 f"{type(self).__name__} sets the rate before every batch and Keras does not know how many an "
                 "epoch has; give it steps_per_epoch"
@@ -105,8 +106,7 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):  # type: ignore[mi
         if self._epoch < self.start_epoch or (self.end_epoch is not None and self._epoch >= self.end_epoch):
             return
         if not self.staircase:
-            assert self.steps_per_epoch
-            self._set_rate(self._epoch + batch / self.steps_per_epoch)
+            self._set_rate(self._epoch + batch / self._steps)
         elif batch == 0:
             self._set_rate(self._epoch)
 
@@ -157,8 +157,7 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
     ) -> None:
         def multiplier(epoch: float) -> float:
             # The last batch gets the full rate.
-            assert self.steps_per_epoch
-            done = min(1.0, (epoch + 1 / self.steps_per_epoch) / warmup_epochs)
+            done = min(1.0, (epoch + 1 / self._steps) / warmup_epochs)
             return (1 + done * (_core.size() - 1)) / _core.size()
 
         super().__init__(
@@ -185,12 +184,15 @@ def rate_of(optimizer: Any) -> float:
 
 
 def momentum_of(optimizer: Any) -> list[Any]:
-    """Return the variables with updates that are multiplied by the rate already."""
+    """Return the variables with updates that are multiplied by the rate already.
+
+    Variables that Keras overwrites, such as scales of float8, have no momentum.
+    """
     inner = getattr(optimizer, "inner_optimizer", optimizer)  # of a LossScaleOptimizer
     if not inner.built:
         return []
     if isinstance(inner, keras.optimizers.SGD):
-        return list(inner.momentums)
+        return [each for each in inner.momentums if each is not None]
     if isinstance(inner, keras.optimizers.RMSprop):
-        return list(inner._momentums)
+        return [each for each in inner._momentums if each is not None]
     return []

@@ -66,7 +66,8 @@ def DistributedOptimizer(
         ``Average`` (default) or ``Sum``.
     backward_passes_per_step : int
         Update variables once in so many calls, by gradients added up meanwhile: Keras's
-        ``gradient_accumulation_steps``, which is set to it. Needs an optimizer that is not built yet.
+        ``gradient_accumulation_steps``, which is set to it. Needs an optimizer that is not built yet, or one
+        that has the same already, such as of a model that ``keras.models.load_model`` has loaded.
     average_aggregated_gradients : bool
         Divide the gradients that were added up by their number, as ``gradient_accumulation_steps``
         and a model loaded from a file do.
@@ -207,8 +208,13 @@ def accumulate(optimizer: Any, passes: int) -> None:
     """Make an optimizer add up the gradients of several calls."""
     if not isinstance(passes, int) or passes < 1:
         raise ValueError(f"backward_passes_per_step must be an integer from 1, not {passes!r}")
+    if optimizer.gradient_accumulation_steps == passes:
+        return
     if optimizer.gradient_accumulation_steps:
-        raise ValueError("backward_passes_per_step and gradient_accumulation_steps exclude each other")
+        raise ValueError(
+            f"backward_passes_per_step={passes} contradicts the optimizer's gradient_accumulation_steps="
+            f"{optimizer.gradient_accumulation_steps}"
+        )
     if hasattr(optimizer, "optimizers"):
         raise ValueError("set gradient_accumulation_steps of the optimizers inside of this one instead")
     if optimizer.built:

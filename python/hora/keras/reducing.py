@@ -7,13 +7,13 @@ spot. So its variables and options are kept, and whoever holds it has it reduce.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 import keras
 
 from hora.keras.rule import Gradient, Rule, Variable
 
-__all__ = ["ReducingOptimizer", "make_reducing", "reduced_for", "reduces"]
+__all__ = ["ReducingOptimizer", "local_variables_of", "make_reducing", "reduced_for", "reduces"]
 
 
 class ReducingOptimizer:
@@ -26,6 +26,12 @@ class ReducingOptimizer:
         chosen = None if trainable_variables is None else list(trainable_variables)
         gradients = reduced_for(self, self._hora_rule, grads, chosen)
         super().apply(gradients, chosen)  # type: ignore[misc]
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse: a copy would not reduce, and nobody would notice."""
+        raise TypeError(
+            "a DistributedOptimizer is neither copied nor pickled; copy the optimizer before it is wrapped"
+        )
 
     def register_local_var(self, var: Variable) -> None:
         """Leave the gradient of a variable as this rank has it."""
@@ -61,6 +67,14 @@ def make_reducing(optimizer: keras.optimizers.Optimizer, rule: Rule) -> None:
         "apply": rule.reduction.as_written(ReducingOptimizer.apply),
     }
     object.__setattr__(optimizer, "__class__", type(former.__name__, (ReducingOptimizer, former), members))
+
+
+def local_variables_of(optimizer: Any) -> list[Variable]:
+    """Return the variables whose gradients an optimizer, or one inside of it, leaves as they are."""
+    each = optimizer
+    while each is not None and not isinstance(each, ReducingOptimizer):
+        each = getattr(each, "inner_optimizer", None)
+    return [] if each is None else each._hora_rule.local_variables()
 
 
 def reduces(optimizer: Any) -> bool:

@@ -30,7 +30,10 @@ class TensorFlowReduction:
 
     def largest(self, gradients: Sequence[Gradient]) -> list[Gradient]:
         """Return the elementwise maximum."""
-        return hvd.grouped_allreduce(gradients, op=hvd.Max, process_set=self._rule.process_set)
+        members = self._rule.process_set
+        if not members.included() or len(members.ranks) == 1:
+            return list(gradients)
+        return hvd.grouped_allreduce(gradients, op=hvd.Max, process_set=members)
 
     def as_written(self, function: Callable[..., None]) -> Callable[..., None]:
         """Return a function that AutoGraph leaves as it is."""

@@ -56,20 +56,30 @@ class Rule:
         results = list(gradients)
         if self._is_done:
             return results
-        replace = [at for at, each in enumerate(gradients) if each is not None and is_replaced(variables[at])]
+        local = self._local()
+        replace = [
+            at
+            for at, each in enumerate(gradients)
+            if each is not None
+            and is_replaced(variables[at])
+            and self.reduction.identity(variables[at]) not in local
+        ]
         if replace:
             put(results, replace, self.reduction.largest([gradients[at] for at in replace]))
         others = [at for at in range(len(results)) if not is_replaced(variables[at])]
         reduced = self.reduction.reduce(
-            [variables[at] for at in others], [gradients[at] for at in others], self._local()
+            [variables[at] for at in others], [gradients[at] for at in others], local
         )
         put(results, others, map(self._scaled, reduced))
         return results
 
-    def _local(self) -> set[int]:
-        """Return which variables are local; layers may have been built since."""
+    def local_variables(self) -> list[Variable]:
+        """Return the variables that are each rank's own; layers may have been built since."""
         variables = [variable for layer in self._local_layers for variable in layer.trainable_variables]
-        return {self.reduction.identity(each) for each in variables + self._local_variables}
+        return variables + self._local_variables
+
+    def _local(self) -> set[int]:
+        return {self.reduction.identity(each) for each in self.local_variables()}
 
     def _scaled(self, gradient: Gradient) -> Gradient:
         if gradient is None or self._factor == 1.0:

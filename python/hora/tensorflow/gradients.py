@@ -81,10 +81,14 @@ class GradientRule:
         return scaled(gradient, share)
 
     def reduce_slices(self, gradient: tf.IndexedSlices, number: int) -> tf.IndexedSlices:
-        """Reduce one gradient by gathering its slices."""
+        """Reduce one gradient by gathering its slices, as they are.
+
+        Optimizers square slices and take their norm, so what one process would keep apart must not be added
+        up here.
+        """
         terms = replace(self.terms(f"gradient_{number}"), prescale=1.0, postscale=1.0)
         check_slices(gradient, terms)
-        return allreduce_slices(gradient, terms, self.compression)
+        return allreduce_slices(gradient, terms, self.compression, merge=False)
 
     def terms(self, node: str) -> Terms:
         """Return the terms of one reduction, whose node in a graph is called so."""

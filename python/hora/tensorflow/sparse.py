@@ -24,14 +24,19 @@ def check_slices(slices: tf.IndexedSlices, terms: Terms) -> None:
         raise ValueError("tf.IndexedSlices are reduced without prescale_factor and postscale_factor")
 
 
-def allreduce_slices(slices: tf.IndexedSlices, terms: Terms, compression: Compressor) -> tf.IndexedSlices:
+def allreduce_slices(
+    slices: tf.IndexedSlices, terms: Terms, compression: Compressor, merge: bool = True
+) -> tf.IndexedSlices:
     """Reduce slices that were checked.
 
-    Those of one index are added up before they are sent. Ranks may have different numbers of them, or none.
+    With ``merge`` those of one index are added up before they are sent. Ranks may have different numbers of
+    slices, or none.
     """
-    indices, position = tf.unique(slices.indices)
-    merged = tf.math.unsorted_segment_sum(slices.values, position, tf.size(indices))
-    sent, context = compression.compress(merged)
+    indices, values = slices.indices, slices.values
+    if merge:
+        indices, position = tf.unique(indices)
+        values = tf.math.unsorted_segment_sum(values, position, tf.size(indices))
+    sent, context = compression.compress(values)
     # The third tells how many ranks contributed: those that have joined send nothing.
     gathered = operations.allgather([indices, sent, tf.ones([1], tf.int32)], terms)
     values = compression.decompress(gathered[1], context)
