@@ -8,6 +8,13 @@
 #include "base/error.h"
 
 #ifdef __SANITIZE_ADDRESS__
+#define HORA_LSAN
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define HORA_LSAN
+#endif
+#endif
+#ifdef HORA_LSAN
 #include <sanitizer/lsan_interface.h>
 #endif
 
@@ -34,7 +41,7 @@ class Buffer {
   /// Leaves the memory to whoever may still write to it, for good.
   void abandon() {
     [[maybe_unused]] const std::byte* const abandoned = memory_.release();
-#ifdef __SANITIZE_ADDRESS__
+#ifdef HORA_LSAN
     __lsan_ignore_object(abandoned);
 #endif
     capacity_ = 0;

@@ -148,9 +148,15 @@ std::unique_ptr<Transport> open_transport(const Settings& settings, const Enviro
                                           const JobScope& scope, void (*before_finalize)()) {
   auto transport = open_job(settings, environment, scope, before_finalize);
   configure_log(settings.log_level, transport->topology().rank(), transport->topology().size());
-  require_same(*transport, common_values_and_version(settings), settings.start_timeout);
-  transport = with_links(std::move(transport), link_options(settings));
-  return with_shared_memory(std::move(transport), shared_memory_options(settings));
+  try {
+    require_same(*transport, common_values_and_version(settings), settings.start_timeout);
+    transport = with_links(std::move(transport), link_options(settings));
+    return with_shared_memory(std::move(transport), shared_memory_options(settings));
+  } catch (const Error& error) {
+    // Messages may still be under way to places that are gone: MPI must not move any more of them.
+    if (error.kind() == ErrorKind::kSessionFailed) abandon_mpi();
+    throw;
+  }
 }
 
 MpiProbe probe_mpi() {

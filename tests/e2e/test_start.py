@@ -54,8 +54,8 @@ def test_a_rank_that_never_comes_is_waited_for_so_long(how: str, variable: str) 
         + """
 if number == 1:
     time.sleep(60)
-start = time.time()
 import hora
+start = time.time()
 try:
     hora.init(*arguments)
 except RuntimeError as error:
@@ -67,9 +67,9 @@ except RuntimeError as error:
     assert ending.code not in (0, None), ending.output
     found = re.search(r"rank 0: told after ([0-9.]+) s: not all ranks called init within 2 s", ending.output)
     assert found, ending.output
-    assert 1.5 < float(found[1]) < 5
+    assert 1.5 < float(found[1]) < 10
     assert "(HORA_START_TIMEOUT_SECONDS)" in ending.output
-    assert ending.seconds < 15
+    assert ending.seconds < 30
 
 
 def test_who_goes_on_by_itself_after_waiting_in_vain_ends_as_it_wants() -> None:

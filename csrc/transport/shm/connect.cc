@@ -26,6 +26,9 @@ constexpr const char* kNotWanted = "it is switched off";
 
 // A rank greets as soon as it is connected.
 constexpr auto kGreetingTime = std::chrono::seconds(5);
+// How long the ranks of a host, all of which are there, may take to connect: less than those of other hosts
+// wait.
+constexpr auto kMeetingTime = std::chrono::seconds(30);
 
 /// Descriptors that a rank opens to share memory with so many others, more than it keeps.
 std::size_t files_needed(std::size_t ranks, bool is_leader) {
@@ -159,15 +162,16 @@ class Connecting {
     return {make_event(), std::move(self.process)};
   }
 
-  /// Gets from every member what it has for the others, then gives each that of all. A member that hangs up
-  /// instead, or is late, ends the attempt: the others see the leader hang up in turn.
+  /// Gets from every member what it has for the others, then gives each that of all. A member that does not
+  /// come, or hangs up after its greeting, ends the attempt: the others see the leader hang up in turn.
   MemoryPtr hand_out(Segment segment, const HostLayout& layout, const LocalListener& listener,
                      const Secret& secret) {
     std::vector<std::pair<std::size_t, LocalSocket>> sockets;
     std::vector<HostMember> members(ranks_.size());
     members[0] = make_member();
+    const TimePoint until = std::min<TimePoint>(deadline_, Clock::now() + kMeetingTime);
     while (sockets.size() + 1 < ranks_.size()) {
-      LocalSocket socket = listener.accept(deadline_);
+      LocalSocket socket = listener.accept(until);
       const std::size_t member = member_at(socket, secret);
       if (member == 0 || member >= members.size() || members[member].bell) continue;  // a stranger
       const int file = segment.file();

@@ -5,13 +5,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <set>
-#include <thread>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/socket.h"
@@ -125,36 +126,12 @@ TEST(HostMemory, that_one_rank_cannot_map_is_used_by_none) {
   run_transports(3, body, {.shared_memory = false});
 }
 
-/// Names of sockets that listen on this machine and begin so, which every user can read.
-std::set<std::string> listeners() {
-  std::set<std::string> names;
-  std::ifstream file("/proc/net/unix");
-  for (std::string word; file >> word;)
-    if (word.starts_with("@hora-")) names.insert(word.substr(1));
-  return names;
-}
-
-/// Keeps what its rank gets from the leader until it may.
-class LateTransport final : public ForwardingTransport {
- public:
-  LateTransport(std::unique_ptr<Transport> inner, const std::atomic<bool>& may_receive)
-      : ForwardingTransport(std::move(inner)), may_receive_(may_receive) {}
-
-  [[nodiscard]] Ticket recv(int peer, int tag, std::span<std::byte> data) override {
-    wait_for([this] { return may_receive_.load(); });
-    return ForwardingTransport::recv(peer, tag, data);
-  }
-
- private:
-  const std::atomic<bool>& may_receive_;
-};
-
-/// Says what a process of this user gets that has found the leader, but does not know the secret.
-std::string visit(const std::string& name, std::size_t bytes) {
+/// What a process gets that has found the leader's socket and sends it this.
+std::string visit(const std::string& name, std::span<const std::byte> greeting) {
   const TimePoint deadline = Clock::now() + 20s;
-  const LocalSocket socket = LocalSocket::connect(name, deadline);
-  socket.send(std::vector<std::byte>(bytes, std::byte{1}), deadline);
   try {
+    const LocalSocket socket = LocalSocket::connect(name, deadline);
+    socket.send(greeting, deadline);
     static_cast<void>(socket.receive_descriptors(1, deadline));
     return "the memory";
   } catch (const Error& error) {
@@ -162,32 +139,59 @@ std::string visit(const std::string& name, std::size_t bytes) {
   }
 }
 
+/// Sends strangers to the leader when its rank has been invited, before it comes itself.
+class VisitedTransport final : public ForwardingTransport {
+ public:
+  using ForwardingTransport::ForwardingTransport;
+
+  [[nodiscard]] Ticket recv(int peer, int tag, std::span<std::byte> data) override {
+    if (data.size() == sizeof(HostInvitation)) invitation_ = data;
+    return ForwardingTransport::recv(peer, tag, data);
+  }
+
+  [[nodiscard]] bool done(Ticket& ticket) override {
+    if (!ForwardingTransport::done(ticket)) return false;
+    if (!invitation_.empty()) send_strangers(std::exchange(invitation_, {}));
+    return true;
+  }
+
+  [[nodiscard]] const std::vector<std::string>& answers() const { return answers_; }
+
+ private:
+  void send_strangers(std::span<const std::byte> bytes) {
+    HostInvitation invitation;
+    std::memcpy(static_cast<void*>(&invitation), bytes.data(), sizeof(invitation));
+    const std::string name = text_in(invitation.listener);
+    HostGreeting almost{invitation.secret, 2};
+    almost.secret.back() ^= std::byte{1};
+    const auto greeting = std::as_bytes(std::span(&almost, 1));
+    const std::vector<std::byte> longer(greeting.size() + 100, std::byte{1});
+    for (const std::span<const std::byte> each : {greeting, std::span<const std::byte>(longer)})
+      answers_.push_back(visit(name, each));
+  }
+
+  std::span<const std::byte> invitation_;
+  std::vector<std::string> answers_;
+};
+
 TEST(HostMemory, is_not_handed_to_a_stranger_and_the_ranks_come_together_all_the_same) {
-  const std::set<std::string> before = listeners();
-  std::atomic<bool> may_receive{false};
-  std::thread stranger([&] {
-    std::vector<std::string> found;
-    wait_for([&] {
-      found.clear();
-      std::ranges::set_difference(listeners(), before, std::back_inserter(found));
-      return !found.empty();
-    });
-    for (const std::size_t bytes : {sizeof(HostGreeting), sizeof(HostGreeting) + 100})
-      EXPECT_EQ(visit(found.front(), bytes), "another process of this host gave up or ended");
-    may_receive = true;
-  });
   RunOptions options{.shared_memory = false};
+  VisitedTransport* visited = nullptr;
+  std::vector<std::string> answers;
   options.wrap = [&](std::unique_ptr<Transport> inner) -> std::unique_ptr<Transport> {
-    if (inner->topology().rank() == 0) return inner;
-    return std::make_unique<LateTransport>(std::move(inner), may_receive);
+    if (inner->topology().rank() != 1) return inner;
+    auto transport = std::make_unique<VisitedTransport>(std::move(inner));
+    visited = transport.get();
+    return transport;
   };
-  const auto body = [](Transport& transport) {
+  const auto body = [&](Transport& transport) {
     HostMemoryOptions small;
     small.heap_bytes = 1 << 20;
     EXPECT_NE(connect_host(transport, small).memory, nullptr);
+    if (transport.topology().rank() == 1) answers = visited->answers();
   };
   run_transports(3, body, options);
-  stranger.join();
+  EXPECT_EQ(answers, std::vector<std::string>(2, "another process of this host gave up or ended"));
 }
 
 TEST(HostMemory, allocated_outlives_the_session_and_is_known_by_its_place) {
