@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Protocol
 
 import keras
@@ -12,7 +13,7 @@ from hora._groups import Groups
 from hora.compression import Compressor
 from hora.process_sets import ProcessSet
 
-__all__ = ["Gradient", "Options", "Reduction", "make_reduction"]
+__all__ = ["Gradient", "Options", "Reduction", "make_reduction", "of_backend"]
 
 Gradient = Any  # of a backend's own type, or None
 
@@ -57,18 +58,18 @@ class Reduction(Protocol):
         ...
 
 
+def of_backend() -> Any:
+    """Return the module for the backend that Keras runs on."""
+    backend = keras.backend.backend()
+    if backend not in ("tensorflow", "torch"):
+        raise NotImplementedError(
+            f"hora.keras works with the backends tensorflow and torch of Keras, not with {backend!r}; set "
+            "KERAS_BACKEND before Keras is imported"
+        )
+    return import_module(f"hora.keras.reduction_{backend}")
+
+
 def make_reduction(options: Options) -> Reduction:
     """Return how the backend that Keras runs on reduces; check the options."""
-    backend = keras.backend.backend()
-    if backend == "tensorflow":
-        from hora.keras.reduction_tensorflow import TensorFlowReduction
-
-        return TensorFlowReduction(options)
-    if backend == "torch":
-        from hora.keras.reduction_torch import TorchReduction
-
-        return TorchReduction(options)
-    raise NotImplementedError(
-        f"hora.keras works with the backends tensorflow and torch of Keras, not with {backend!r}; set "
-        "KERAS_BACKEND before Keras is imported"
-    )
+    reduction: Reduction = of_backend().BackendReduction(options)
+    return reduction

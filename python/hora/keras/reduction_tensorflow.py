@@ -9,10 +9,10 @@ import hora.tensorflow as hvd
 from hora.keras.reduction import Gradient, Options
 from hora.tensorflow.gradients import as_written, identity, make_rule, scaled
 
-__all__ = ["TensorFlowReduction", "broadcast_variables"]
+__all__ = ["BackendReduction", "broadcast_variables"]
 
 
-class TensorFlowReduction:
+class BackendReduction:
     """See :class:`~hora.keras.reduction.Reduction`."""
 
     def __init__(self, options: Options) -> None:

@@ -10,10 +10,10 @@ from hora._arguments import Average, set_id
 from hora._groups import batches, read_groups
 from hora.keras.reduction import Gradient, Options
 
-__all__ = ["TorchReduction", "broadcast_variables"]
+__all__ = ["BackendReduction", "broadcast_variables"]
 
 
-class TorchReduction:
+class BackendReduction:
     """See :class:`~hora.keras.reduction.Reduction`."""
 
     def __init__(self, options: Options) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import keras
 
+from hora.keras.reduction import of_backend
+
 __all__ = ["broadcast_variables", "identity", "scale_variables", "slots_of"]
 
 Variable = Any  # keras.Variable
@@ -16,17 +18,7 @@ NO_SLOTS = ("_variables", "_trainable_variables")
 
 def broadcast_variables(variables: Sequence[Variable], root_rank: int) -> None:
     """Overwrite variables with the root's, as many and in the same order on all ranks."""
-    backend = keras.backend.backend()
-    if backend == "tensorflow":
-        from hora.keras import reduction_tensorflow
-
-        reduction_tensorflow.broadcast_variables(variables, root_rank)
-    elif backend == "torch":
-        from hora.keras import reduction_torch
-
-        reduction_torch.broadcast_variables(variables, root_rank)
-    else:
-        raise NotImplementedError(f"hora.keras does not work with the backend {backend} of Keras")
+    of_backend().broadcast_variables(variables, root_rank)
 
 
 def identity(variable: Any) -> int:
