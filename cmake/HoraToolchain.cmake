@@ -26,15 +26,16 @@ elseif(HORA_SANITIZE)
   message(FATAL_ERROR "HORA_SANITIZE is '${HORA_SANITIZE}', must be empty, address or thread")
 endif()
 if(HORA_SANITIZE)
-  # Compiling is most of what a sanitizer costs: GCC takes twice as long over instrumented code that it optimises.
-  add_compile_options(${hora_sanitizers} -O0 -fno-omit-frame-pointer)
+  add_compile_options(${hora_sanitizers} -O1 -fno-omit-frame-pointer)
   add_link_options(${hora_sanitizers})
 endif()
 
 find_program(HORA_CCACHE ccache)
 mark_as_advanced(HORA_CCACHE)
 if(HORA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${HORA_CCACHE})
+  # What one copy of the sources has compiled serves all: the editable install, an installed package.
+  set(CMAKE_CXX_COMPILER_LAUNCHER env "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}" CCACHE_NOHASHDIR=1
+    CCACHE_SLOPPINESS=pch_defines,time_macros ${HORA_CCACHE})
 endif()
 
 # A library of the package finds its neighbours beside itself, wherever the package is installed.

@@ -7,6 +7,8 @@
 #include <thread>
 #include <utility>
 
+#include "base/config.h"
+#include "base/network_interfaces.h"
 #include "base/text.h"
 #include "transport/mpi/check.h"
 #include "transport/mpi/mpi_transport.h"
@@ -54,7 +56,16 @@ const char* level_name(int level) {
   }
 }
 
+/// Open MPI says of a wrong name only that its value is ignored, and not always.
+void check_interfaces() {
+  constexpr std::string_view kVariable = "OMPI_MCA_btl_tcp_if_include";
+  const std::string list = process_environment(kVariable).value_or("");
+  const std::string missing = missing_interfaces(list);
+  if (!missing.empty()) raise(ErrorKind::kStartup, "{}={}: {}", kVariable, list, missing);
+}
+
 void start_mpi() {
+  check_interfaces();
   int level = MPI_THREAD_SINGLE;
   check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level), "MPI_Init_thread");
   own_mpi.process = getpid();

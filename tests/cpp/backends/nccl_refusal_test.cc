@@ -56,7 +56,7 @@ TEST_F(OnDevices, what_is_missing_is_named_with_the_places_where_it_was_looked_f
         std::tuple(without_nccl, "NCCL was not found", "/nowhere/libnccl.so.2")}) {
     run_ranks(
         2,
-        [&](Session& session) {
+        [&, what = what, place = place](Session& session) {
           std::vector<float> values(4, 1.0f);
           Call call = allreduce("x", ref(values));
           call.tensors.front().input.device = DeviceKind::kCuda;

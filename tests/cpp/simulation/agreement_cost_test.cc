@@ -29,7 +29,7 @@ double bytes_of_numbers(int ranks, const CostOptions& options) {
 /// Hosts of eight ranks, as many as there are ranks for.
 class AgreementCostOf : public ::testing::TestWithParam<int> {
  protected:
-  const CostOptions options_;
+  const CostOptions options_{};
   const int ranks_ = GetParam();
   const Costs costs_ = tree_cost(ranks_, options_);
   const Cost& steady_ = costs_.steady;

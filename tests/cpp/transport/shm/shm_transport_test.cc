@@ -11,6 +11,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -38,8 +39,8 @@ TEST(HostLayout, is_sound_only_where_its_ranks_and_pages_are) {
 
 TEST(Segment, in_a_file_that_is_shorter_is_an_error) {
   const Segment segment = Segment::create(kPage, "");
-  EXPECT_NO_THROW(Segment::open(Descriptor(dup(segment.file())), kPage));
-  EXPECT_THROW(Segment::open(Descriptor(dup(segment.file())), 2 * kPage), Error);
+  EXPECT_NO_THROW(std::ignore = Segment::open(Descriptor(dup(segment.file())), kPage));
+  EXPECT_THROW(std::ignore = Segment::open(Descriptor(dup(segment.file())), 2 * kPage), Error);
 }
 
 TEST(ShmTransport, a_message_wakes_a_sleeper) {
