@@ -38,7 +38,7 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, A
     if not PROGRAM.exists():
         pytest.skip("agreement_scale has not been built")
     path = tmp_path_factory.mktemp("scale") / "rows.json"
-    command = [PROGRAM, "--json", path, "--most-ranks", str(MOST_RANKS)]
+    command = [str(PROGRAM), "--json", str(path), "--most-ranks", str(MOST_RANKS)]
     subprocess.run(command, check=True, capture_output=True, timeout=100)
     return {in_words(row["ranks"]): row for row in json.loads(path.read_text())}
 
