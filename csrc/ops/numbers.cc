@@ -13,7 +13,7 @@ namespace hora {
 namespace {
 
 // No memory is so large, and what all ranks send together has to be a number.
-constexpr std::size_t kMostBytes = std::size_t{1} << 63;
+constexpr std::size_t kMostBytes = std::size_t{1} << 62;
 
 }  // namespace
 

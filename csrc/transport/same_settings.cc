@@ -103,8 +103,8 @@ void require_same(Transport& transport, const std::vector<NamedValue>& own, Dura
   const std::int64_t digest = digest_of(encode_values(own));
   // Both are asked for in any case, so that all ranks do the same.
   const std::int64_t lowest = smallest(transport, digest, timeout);
-  const std::int64_t highest = -smallest(transport, -digest, timeout);
-  if (lowest == highest) return;
+  const std::int64_t highest_turned = smallest(transport, -digest, timeout);
+  if (lowest == digest && highest_turned == -digest) return;
   raise(ErrorKind::kStartup, "the ranks of this job differ in what has to be the same on all of them:{}",
         find_differences(transport, own, timeout));
 }

@@ -10,8 +10,11 @@
 #include "backends/cuda/image_cache.h"
 #include "backends/nccl/card.h"
 #include "base/config.h"
+#include "host.h"
 #include "negotiation/message.h"
 #include "samples.h"
+#include "transport/same_settings.h"
+#include "transport/shm/invitation.h"
 #include "transport/shm/message_ring.h"
 #include "transport/wake/greeting.h"
 
@@ -34,6 +37,10 @@ class Seeds {
 
 std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text));
+}
+
+std::string_view text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 template <typename T>
@@ -125,7 +132,7 @@ void write_tensor_step(ByteWriter& out, Step step, std::uint32_t tensor) {
 void write_message(ByteWriter& out, int from, std::span<const std::byte> message) {
   write_step(out, Step::kMessage);
   out.varint(static_cast<std::uint64_t>(from));
-  out.text({reinterpret_cast<const char*>(message.data()), message.size()});
+  out.text(text_of(message));
 }
 
 /// Rank 1 has learnt the ids and calls a tensor when the message comes.
@@ -168,12 +175,85 @@ void add_wake(const Seeds& seeds) {
   constexpr std::uint8_t kKnock = 0;
   constexpr std::uint8_t kSpeak = 1;
   constexpr std::uint8_t kInvite = 2;
+  constexpr std::uint8_t kAnswer = 3;
   Invitation invitation;
   invitation.address_count = 1;
   seeds.add("wake", "greeting", after(kKnock, Greeting{{}, 1}));
   seeds.add("wake", "asleep", after(kSpeak, std::uint64_t{0} << 1));
   seeds.add("wake", "awake", after(kSpeak, std::uint64_t{5} << 1 | 1));
   seeds.add("wake", "invitation", after(kInvite, invitation));
+  seeds.add("wake", "answer", after(kAnswer, Secret{}));
+}
+
+/// Rank `rank` hears that the digests differ, and what the other one's values are.
+Bytes heard_of_values(std::uint64_t rank, std::span<const std::byte> values) {
+  ByteWriter out;
+  out.varint(1 + rank);
+  out.fixed(std::int64_t{5});
+  out.fixed(std::int64_t{-7});
+  out.fixed(std::uint64_t{values.size()});
+  out.text(text_of(values));
+  return out.take();
+}
+
+void add_values(const Seeds& seeds) {
+  const Bytes one = encode_values({{"HORA_CACHE_CAPACITY", "7"}, {"version of hora", "1.2.3"}});
+  const Bytes other = encode_values({{"HORA_CACHE_CAPACITY", ""}, {"version of hora", "1.2.3"}});
+  ByteWriter both;
+  both.varint(0);
+  both.text(text_of(one));
+  both.text(text_of(other));
+  seeds.add("values", "lists", both.take());
+  for (const std::uint64_t rank : {0, 1})
+    seeds.add("values", "of_rank_" + std::to_string(1 - rank), heard_of_values(rank, one));
+}
+
+struct HostAct {
+  HostStep step;
+  std::uint64_t count;
+};
+
+/// To say a number of bytes is to say nothing but zeros, with which a rank says that it lacks nothing.
+Bytes script_of(HostPart part, std::initializer_list<HostAct> acts) {
+  ByteWriter out;
+  out.fixed(part);
+  for (const auto& [step, count] : acts) {
+    out.fixed(step);
+    step == HostStep::kSay ? out.text(std::string(count, '\0')) : out.varint(count);
+  }
+  return out.take();
+}
+
+void add_host(const Seeds& seeds) {
+  using enum HostStep;
+  HostInvitation invitation{.layout = {2, 2 * kPage, 8 * kPage}};
+  invitation.name_listener("hora-0123456789");
+  seeds.add("host", "invitation", after(static_cast<std::uint8_t>(HostPart::kInvitation), invitation));
+  invitation.refusal = Refusal("it is switched off");
+  seeds.add("host", "refusal", after(static_cast<std::uint8_t>(HostPart::kInvitation), invitation));
+  constexpr std::size_t kRefusal = sizeof(Refusal);
+  seeds.add("host", "leader",
+            script_of(HostPart::kLeader, {{kHear, sizeof(HostGreeting)},
+                                          {kHandFiles, 1},
+                                          {kHear, kRefusal + 2},
+                                          {kHandEvents, 2},
+                                          {kHandProcesses, 2},
+                                          {kHear, kRefusal},
+                                          {kSay, kRefusal}}));
+  seeds.add("host", "member",
+            script_of(HostPart::kMember, {{kHear, 1},
+                                          {kSay, kRefusal},
+                                          {kHandEvents, 1},
+                                          {kHandProcesses, 1},
+                                          {kHear, 2},
+                                          {kSay, kRefusal},
+                                          {kHear, kRefusal}}));
+  ByteWriter offset;
+  offset.fixed(HostPart::kOffset);
+  offset.varint(1);
+  offset.fixed(static_cast<std::int64_t>(HostLayout{2, kPage, kPage}.heap(1)));
+  offset.fixed(std::uint64_t{100});
+  seeds.add("host", "offset", offset.take());
 }
 
 void add_ring(const Seeds& seeds) {
@@ -226,6 +306,8 @@ void add_texts(const Seeds& seeds) {
 void add_all(const Seeds& seeds) {
   add_agreement(seeds);
   add_wake(seeds);
+  add_values(seeds);
+  add_host(seeds);
   add_ring(seeds);
   add_cards(seeds);
   add_texts(seeds);

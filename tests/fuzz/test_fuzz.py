@@ -18,7 +18,18 @@ ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build" / "fuzz"
 PROGRAMS = BUILD / "tests" / "fuzz"
 CORPUS = Path(__file__).parent / "corpus"
-TARGETS = ("bytes", "message", "negotiator", "settings", "wake", "ring", "cards", "image")
+TARGETS = (
+    "bytes",
+    "message",
+    "negotiator",
+    "settings",
+    "wake",
+    "values",
+    "host",
+    "ring",
+    "cards",
+    "image",
+)
 SECONDS = float(os.environ.get("HORA_FUZZ_SECONDS", "2"))
 LIMITS = (
     "-timeout=10",

@@ -1,13 +1,16 @@
 // What comes over TCP: the first byte says whether to a door at which one rank is expected, or over the
-// connection of a rank that was let in. An invitation, which comes another way, as well.
+// connection of a rank that was let in, or from whoever answers a rank that was invited. An invitation, which
+// comes another way, as well.
 
 #include <poll.h>
 
 #include <array>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "fuzz.h"
+#include "transport/wake/dial.h"
 #include "transport/wake/door.h"
 #include "transport/wake/links.h"
 
@@ -55,18 +58,36 @@ void check_invitation(std::span<const std::byte> input) {
   if (is_sound(invitation)) require(invitation.address_count <= Invitation::kMostAddresses);
 }
 
+/// Who does not know the answer is not taken for the rank that has invited.
+void answer(std::span<const std::byte> said) {
+  static const TcpListener listener;
+  Invitation invitation;
+  invitation.answer = make_secret();
+  invitation.port = listener.port();
+  invitation.address_count = 1;
+  invitation.addresses[0] = kLoopback;
+  const std::jthread stranger([&] {
+    pollfd polled{listener.descriptor(), POLLIN, 0};
+    if (poll(&polled, 1, 5000) != 1) return;
+    if (const auto socket = listener.accept(); socket && !said.empty()) static_cast<void>(socket->send(said));
+  });
+  require(!dial(invitation, kPeer, Clock::now() + kAtMost));
+}
+
 }  // namespace
 
 void take(std::span<const std::byte> input) {
   if (input.empty()) return;
   const std::span<const std::byte> rest = input.subspan(1);
-  switch (static_cast<unsigned>(input[0]) % 3) {
+  switch (static_cast<unsigned>(input[0]) % 4) {
     case 0:
       return knock(rest);
     case 1:
       return speak(rest);
-    default:
+    case 2:
       return check_invitation(rest);
+    default:
+      return answer(rest);
   }
 }
 

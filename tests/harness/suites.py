@@ -28,7 +28,7 @@ LIMITS_S = {
     "parallel": 240.0,
     "e2e": 1400.0,
     "docs": 180.0,
-    "model": 90.0,
+    "model": 120.0,
     "fuzz": 180.0,
     "asan": 300.0,
     "tsan": 600.0,

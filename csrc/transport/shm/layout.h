@@ -75,8 +75,9 @@ struct HostLayout {
   /// Whether a host with so many ranks can have it.
   [[nodiscard]] bool is_sound(std::size_t ranks_there) const {
     constexpr std::size_t kAddressSpace = std::size_t{1} << 47;
-    if (ranks != ranks_there || slot_bytes == 0 || slot_bytes % kPage != 0 || heap_bytes % kPage != 0)
-      return false;
+    if (ranks != ranks_there || slot_bytes % kPage != 0 || heap_bytes % kPage != 0) return false;
+    // Some collectives give each rank a section of a slot.
+    if (slot_bytes / kLine < ranks) return false;
     return slot_bytes <= kAddressSpace / kSlots / ranks && heap_bytes <= kAddressSpace / ranks;
   }
 

@@ -17,6 +17,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 
@@ -43,6 +44,14 @@ TEST(Numbers, rows_that_cannot_be_name_the_rank_that_told_them) {
     EXPECT_EQ(error_of_rows(group, {2, 1, -7}, 0), "rank 2 sent what cannot be: -7 rows of 0 bytes");
     EXPECT_THAT(error_of_rows(group, {kMost, 1, 1}, 8), HasSubstr("rank 0 sent what cannot be"));
     EXPECT_THAT(error_of_rows(group, {1, kMost, kMost}, 0), HasSubstr("rank 1 sent what cannot be"));
+  });
+}
+
+TEST(Numbers, of_rows_whose_sum_is_no_number_are_refused) {
+  run_groups(2, [](const Group& group) {
+    const std::int64_t half = std::int64_t{1} << 62;
+    EXPECT_THAT(error_of_rows(group, {half, half}, 0), HasSubstr("rank 0 sent what cannot be"));
+    EXPECT_THAT(error_of_rows(group, {half / 2, half / 2}, 1), IsEmpty());
   });
 }
 

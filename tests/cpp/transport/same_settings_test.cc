@@ -2,8 +2,11 @@
 
 #include <gmock/gmock.h>
 
+#include <limits>
+
 #include "base/error.h"
 #include "support/run_ranks.h"
+#include "transport/memory.h"
 
 namespace hora::testing {
 namespace {
@@ -46,6 +49,23 @@ TEST_P(SameSettings, that_differ_on_one_rank_are_refused_on_all_with_the_same_ta
       }
     });
   }
+}
+
+/// Rank 1 tells numbers that no digest of its is, then its values.
+TEST(RequireSame, refuses_a_rank_that_tells_the_lowest_number_that_there_is) {
+  const auto fabric = make_memory_fabric(2);
+  MemoryTransport own(fabric, Topology(0, {0, 0}));
+  MemoryTransport other(fabric, Topology(1, {0, 0}));
+  const auto tell = [&](std::span<const std::byte> bytes) {
+    static_cast<void>(other.send(0, Transport::kStartTag, bytes));
+  };
+  const std::int64_t lowest = std::numeric_limits<std::int64_t>::min();
+  for (int number = 0; number < 2; ++number) tell(std::as_bytes(std::span(&lowest, 1)));
+  const Bytes values = encode_values(values_with("7"));
+  const std::uint64_t length = values.size();
+  tell(std::as_bytes(std::span(&length, 1)));
+  tell(values);
+  EXPECT_THROW(require_same(own, values_with("1000"), kTimeout), Error);
 }
 
 TEST(DescribeDifferences, has_a_line_for_each_value_with_its_ranks) {

@@ -35,6 +35,8 @@ TEST(HostLayout, is_sound_only_where_its_ranks_and_pages_are) {
   EXPECT_FALSE((HostLayout{3, kPage + 1, kPage}.is_sound(3)));
   EXPECT_FALSE((HostLayout{3, kPage, std::size_t{1} << 60}.is_sound(3)));
   EXPECT_FALSE((HostLayout{3, std::size_t{1} << 60, kPage}.is_sound(3)));
+  EXPECT_TRUE((HostLayout{kPage / kLine, kPage, kPage}.is_sound(kPage / kLine)));
+  EXPECT_FALSE((HostLayout{kPage / kLine + 1, kPage, kPage}.is_sound(kPage / kLine + 1)));
 }
 
 TEST(Segment, in_a_file_that_is_shorter_is_an_error) {
