@@ -113,14 +113,11 @@ build_cpp() {
     cmake --build build/dev
 }
 
-build_preset() {
-    [[ -f build/$1/CMakeCache.txt ]] || cmake --preset "$1" || return
-    cmake --build --preset "$1"
-}
-
-build_fuzzers() {
+build_with_clang() {
     command -v clang++ >/dev/null || return 0
-    build_preset fuzz || remark="failed; their tests say why"
+    if ! { [[ -f build/$1/CMakeCache.txt ]] || cmake --preset "$1"; } || ! cmake --build --preset "$1"; then
+        remark="failed; its tests say why"
+    fi
 }
 
 cache_says() {

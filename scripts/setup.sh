@@ -4,7 +4,8 @@
 #     scripts/setup.sh demo|cpp|test|bench|lint
 #
 # Debian packages, .venv, pinned Python requirements, editable install (which builds the C++ part), and the
-# goal's C++ programs: for cpp the tests, for test also fuzzers, for bench the benchmarks.
+# goal's C++ programs: for cpp the tests, for test also fuzzers and the tests with sanitizers, for bench the
+# benchmarks.
 # Every step prints one line; the full output is in build/setup.log.
 # PYTHON=/path/to/python3 chooses the interpreter of .venv.
 set -euo pipefail
@@ -44,6 +45,8 @@ case "$goal" in
 esac
 case "$goal" in
     test)
-        step "fuzzers" false build_fuzzers
+        step "fuzzers" false build_with_clang fuzz
+        step "AddressSanitizer build" false build_with_clang asan
+        step "ThreadSanitizer build" false build_with_clang tsan
         ;;
 esac

@@ -40,9 +40,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--only", choices=TITLES, help="run this suite alone; asan and tsan run in no other way"
-    )
+    parser.add_argument("--only", choices=TITLES, help="run this suite alone")
     parser.add_argument("-k", dest="keyword", help="run the tests whose names match, as in pytest")
     parser.add_argument("--slowest", type=int, default=0, help="list this many of the slowest tests")
     parser.add_argument("--ranks", type=int, help="run parallel tests with this many ranks alone")

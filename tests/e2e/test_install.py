@@ -75,13 +75,6 @@ def pip(
     )
 
 
-def quick_compiler(path: Path) -> Path:
-    """Return a compiler that does not optimise: these tests are about what is built, not about its speed."""
-    path.write_text('#!/bin/sh\nexec c++ "$@" -O0 -g0\n')
-    path.chmod(0o755)
-    return path
-
-
 def copy_sources(target: Path) -> Path:
     shutil.copytree(ROOT, target, ignore=shutil.ignore_patterns(*NOT_SOURCES))
     return target
@@ -102,16 +95,13 @@ def venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the tree, beside a quick compiler."""
-    folder = tmp_path_factory.mktemp("sources")
-    quick_compiler(folder / "c++")
-    return copy_sources(folder / "hora")
+    return copy_sources(tmp_path_factory.mktemp("sources") / "hora")
 
 
 @pytest.fixture(scope="module")
 def installed(venv: Path, sources: Path) -> Path:
     """A virtual environment without PyTorch into which Hora was installed."""
-    result = pip(venv, sources, "install", "-v", ".", CXX=str(sources.parent / "c++"))
+    result = pip(venv, sources, "install", "-v", ".")
     assert result.returncode == 0, f"{result.stdout[-5000:]}\n{result.stderr[-3000:]}"
     return venv
 
@@ -124,7 +114,7 @@ def site(installed: Path, sources: Path) -> Path:
         ["wheel", "-w", str(folder), "."],
         ["install", "--target", str(folder / "site"), "-f", str(folder), "hora"],
     ):
-        result = pip(installed, sources, *step, CXX=str(folder / "c++"))
+        result = pip(installed, sources, *step)
         assert result.returncode == 0, f"{result.stdout[-5000:]}\n{result.stderr[-3000:]}"
     return folder / "site"
 
