@@ -1,6 +1,7 @@
 #include "attributes.h"
 
 #include <charconv>
+#include <chrono>
 
 #include "base/error.h"
 #include "status.h"
@@ -61,6 +62,8 @@ Attributes read_attributes(OpKind op, KernelConstruction& construction) {
   attributes.reduce = static_cast<ReduceOp>(reduce);
   attributes.prescale = read_number(construction, "prescale");
   attributes.postscale = read_number(construction, "postscale");
+  if (op == OpKind::kAllreduce)
+    attributes.patience = std::chrono::microseconds(read_integer(construction, "patience_us"));
   return attributes;
 }
 

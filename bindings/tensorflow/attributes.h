@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/clock.h"
 #include "core/op.h"
 #include "core/request.h"
 #include "tensorflow_api.h"
@@ -15,6 +16,7 @@ struct Attributes {
   std::string name;      ///< of the call, see Call::name
   bool is_node = false;  ///< it is named after a node of a graph
   bool waits = false;    ///< in eager mode: the caller's thread waits anyway, so it may as well do the work
+  Duration patience{};   ///< in a graph: so long TensorFlow's thread works for the call before others do
   ReduceOp reduce = ReduceOp::kSum;
   double prescale = 1.0;
   double postscale = 1.0;

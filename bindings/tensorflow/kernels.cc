@@ -44,8 +44,11 @@ void start_collective(void* kernel, KernelContext* context, DoneCallback* callba
   } catch (const std::exception& error) {
     return call->fail(error);
   }
-  if (!attributes.waits) return RunningCall::end_later(std::move(call));
-  call->wait();
+  if (attributes.waits) {
+    call->wait();
+  } else if (attributes.patience == Duration::zero() || !call->wait_for(attributes.patience)) {
+    return RunningCall::end_later(std::move(call));
+  }
   call->end();
 }
 

@@ -77,11 +77,13 @@ void register_ops() {
   constexpr auto kReduceOp = "reduce_op: int";
   constexpr auto kPrescale = "prescale: string = '1'";
   constexpr auto kPostscale = "postscale: string = '1'";
-  register_op({op_name(OpKind::kAllreduce),
-               {kDTypeList, kReduceOp, kPrescale, kPostscale, kName, kAddsNodeName, kWaits, kProcessSet},
-               {"tensors: T"},
-               {"results: T"},
-               keep_shapes});
+  constexpr auto kPatience = "patience_us: int = 0";
+  register_op(
+      {op_name(OpKind::kAllreduce),
+       {kDTypeList, kReduceOp, kPrescale, kPostscale, kName, kAddsNodeName, kWaits, kPatience, kProcessSet},
+       {"tensors: T"},
+       {"results: T"},
+       keep_shapes});
   register_op({op_name(OpKind::kAllgather),
                {kDTypeList, kName, kAddsNodeName, kWaits, kProcessSet},
                {"tensors: T"},

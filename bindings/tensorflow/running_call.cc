@@ -103,8 +103,12 @@ void RunningCall::add_tensor(Call& call, int index) {
 }
 
 void RunningCall::wait() {
-  while (!session_->wait_until(*handle_, Clock::now() + kWaitStep)) {
+  while (!wait_for(kWaitStep)) {
   }
+}
+
+bool RunningCall::wait_for(Duration patience) {
+  return session_->wait_until(*handle_, Clock::now() + patience);
 }
 
 void RunningCall::end_later(std::unique_ptr<RunningCall> call) {

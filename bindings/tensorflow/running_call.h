@@ -8,6 +8,7 @@
 
 #include "api/session.h"
 #include "attributes.h"
+#include "base/clock.h"
 #include "tensors.h"
 
 namespace hora::tensorflow {
@@ -25,6 +26,8 @@ class RunningCall {
 
   /// Blocks until the operation is complete, and takes part in the work.
   void wait();
+  /// The same for so long; says whether it is complete.
+  [[nodiscard]] bool wait_for(Duration patience);
   /// Has the thread of completions end this call when the operation is complete.
   static void end_later(std::unique_ptr<RunningCall> call);
 

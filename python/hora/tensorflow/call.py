@@ -29,6 +29,9 @@ class Terms:
         of a graph by their names, since nodes run in any order.
     node : str or None
         How to call the node of the graph.
+    patience_us : int
+        Of a reduction in a graph: so long the thread of TensorFlow that runs it works for it, and for nothing
+        else in the graph, before it leaves it to threads of hora.
     """
 
     name: str | None = None
@@ -38,6 +41,7 @@ class Terms:
     postscale: float = 1.0
     root: int = 0
     node: str | None = None
+    patience_us: int = 0
 
     def part(self, number: int) -> Terms:
         """Return the terms of one of the operations that a call is made of."""

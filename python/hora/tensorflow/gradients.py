@@ -20,6 +20,10 @@ __all__ = ["GradientRule", "Groups", "as_written", "identity", "make_rule", "sca
 #: How large gradients are that a graph reduces in one operation: enough for its cost not to matter.
 RUN_BYTES = 4 << 20
 
+#: How long a thread of TensorFlow works for the only reduction of a step, for whose results the rest of the
+#: graph waits. Changes of threads cost more than a small reduction; ranks that do alike arrive in this time.
+PATIENCE_US = 1000
+
 
 #: Makes a function that AutoGraph does not rewrite.
 as_written = tf.autograph.experimental.do_not_convert
@@ -60,6 +64,7 @@ class GradientRule:
         if not self.process_set.included() or len(self.process_set.ranks) == 1:
             return results
         dense = []
+        has_slices = False
         for at, each in enumerate(gradients):
             if each is None:
                 continue
@@ -67,10 +72,14 @@ class GradientRule:
                 results[at] = self.local(each)
             elif isinstance(each, tf.IndexedSlices) and not self.sparse_as_dense:
                 results[at] = self.reduce_slices(each, at)
+                has_slices = True
             else:
                 dense.append(at)
-        for batch in self.batches(dense, variables, gradients):
-            reduced = self.reduce_together([gradients[at] for at in batch], batch[0])
+        batches = self.batches(dense, variables, gradients)
+        patience_us = PATIENCE_US if len(batches) == 1 and not has_slices else 0
+        for batch in batches:
+            terms = replace(self.terms(f"gradient_{batch[0]}"), patience_us=patience_us)
+            reduced = self.reduce_together([gradients[at] for at in batch], terms)
             for at, result in zip(batch, reduced, strict=True):
                 results[at] = result
         return results
@@ -108,10 +117,10 @@ class GradientRule:
             return [dense] if tf.executing_eagerly() else neighbours(dense, variables, gradients)
         return batches(self.groups, dense, [identity(each) for each in variables])
 
-    def reduce_together(self, gradients: list[Any], number: int) -> list[Tensor]:
+    def reduce_together(self, gradients: list[Any], terms: Terms) -> list[Tensor]:
         """Reduce dense gradients in one operation."""
         pairs = [self.compression.compress(check_dtype(tf.convert_to_tensor(each))) for each in gradients]
-        results = kernels().allreduce([sent for sent, _ in pairs], self.terms(f"gradient_{number}"))
+        results = kernels().allreduce([sent for sent, _ in pairs], terms)
         return [
             self.compression.decompress(result, context)
             for result, (_, context) in zip(results, pairs, strict=True)

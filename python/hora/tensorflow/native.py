@@ -95,7 +95,10 @@ class NativeKernels:
 
     def allreduce(self, tensors: list[Tensor], terms: Terms) -> list[Tensor]:
         """Reduce each tensor."""
-        return list(self._ops.hora_allreduce(tensors=tensors, **reducing(terms), **naming(terms)))
+        results = self._ops.hora_allreduce(
+            tensors=tensors, patience_us=terms.patience_us, **reducing(terms), **naming(terms)
+        )
+        return list(results)
 
     def allgather(self, tensors: list[Tensor], terms: Terms) -> tuple[list[Tensor], Tensor]:
         """Concatenate rows."""
