@@ -250,6 +250,17 @@ TEST(Negotiator, a_plan_is_relayed_in_the_same_step_in_which_it_comes_out) {
   EXPECT_EQ(outputs.plans.size(), 1u);
 }
 
+TEST(Negotiator, what_it_relays_has_room_for_the_number_of_its_edge) {
+  Negotiator relay(Tree(Topology::split(0, 5, {5}), 16), negotiator_options());
+  relay.on_leave("it was shut down");
+  ASSERT_TRUE(relay.can_cut());
+  relay.cut();
+  const Negotiator::Outputs outputs = relay.take_outputs();
+  ASSERT_EQ(outputs.messages.size(), 4u);
+  for (const Negotiator::Outgoing& outgoing : outputs.messages)
+    EXPECT_GT(outgoing.message.capacity(), outgoing.message.size());
+}
+
 TEST(Negotiator, a_leaving_rank_ends_the_sequence_everywhere) {
   for (int leaver = 0; leaver < 5; ++leaver) {
     VirtualJob job(kTwoHosts, negotiator_options());
