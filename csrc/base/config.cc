@@ -270,7 +270,8 @@ std::optional<Variable> deciding_variable(const SettingInfo& setting, const Envi
   if (auto value = variable(setting.name)) return Variable{setting.name, std::move(*value)};
   if (const auto flag = variable(setting.horovod_off); flag && is_on(*flag))
     return Variable{setting.horovod_off, "0"};
-  if (auto value = variable(setting.horovod_name)) return Variable{setting.horovod_name, std::move(*value)};
+  if (auto value = variable(setting.horovod_name); value && !value->empty())
+    return Variable{setting.horovod_name, std::move(*value)};
   return std::nullopt;
 }
 

@@ -86,7 +86,8 @@ struct Variable {
   std::string value;
 };
 
-/// Which variable decides a setting: ours before Horovod's; nothing when neither is set.
+/// Which variable decides a setting: ours before Horovod's; nothing when neither is set. One of Horovod's
+/// that is empty counts as not set.
 [[nodiscard]] std::optional<Variable> deciding_variable(const SettingInfo& setting,
                                                         const Environment& environment);
 

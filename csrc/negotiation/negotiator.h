@@ -237,6 +237,7 @@ class Negotiator {
   void assign_ids(Plan& plan);
   void decide_set_change(Batch& batch);
   [[nodiscard]] Batch join_batch();
+  void pass_down(std::size_t child, const Bytes& message);
   void pass_plan(Plan plan, const Bytes& encoded);
   void pass_goodbye();
   void depart_with_all();

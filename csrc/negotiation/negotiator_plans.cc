@@ -171,10 +171,18 @@ Batch Negotiator::join_batch() {
   return batch;
 }
 
+/// Each child gets a copy, with room for the byte that its edge adds.
+void Negotiator::pass_down(std::size_t child, const Bytes& message) {
+  Bytes copy;
+  copy.reserve(message.size() + 1);
+  copy.insert(copy.end(), message.begin(), message.end());
+  outputs_.messages.push_back({tree_.children()[child], std::move(copy)});
+}
+
 void Negotiator::pass_plan(Plan plan, const Bytes& encoded) {
   const Members& members = sets_.at(plan.process_set);
   for (std::size_t child = 0; child < tree_.children().size(); ++child) {
-    if (members.below(child) > 0) outputs_.messages.push_back({tree_.children()[child], encoded});
+    if (members.below(child) > 0) pass_down(child, encoded);
   }
   if (plan.departure) closed_ = true;
   joined_since_ = waits_since_ = asked_parent_ = {};

@@ -188,8 +188,7 @@ void Negotiator::send_towards(const RankSet& ranks, const Bytes& message) {
   const std::vector<int> all = ranks.to_vector();
   for (std::size_t child = 0; child < tree_.children().size(); ++child) {
     const RankSet& subtree = tree_.subtree(child);
-    if (std::ranges::any_of(all, [&](int rank) { return subtree.contains(rank); }))
-      outputs_.messages.push_back({tree_.children()[child], message});
+    if (std::ranges::any_of(all, [&](int rank) { return subtree.contains(rank); })) pass_down(child, message);
   }
 }
 

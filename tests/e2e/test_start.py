@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import re
 import shutil
 from pathlib import Path
@@ -70,6 +71,28 @@ except RuntimeError as error:
     assert 1.5 < float(found[1]) < 10
     assert "(HORA_START_TIMEOUT_SECONDS)" in ending.output
     assert ending.seconds < 30
+
+
+@pytest.mark.parametrize("end", ["", "MPI.Finalize()"], ids=["at exit", "by hand"])
+@pytest.mark.parametrize("how", ["beyond MPI", "to a group", "to a communicator"])
+def test_a_users_mpi_that_ends_under_a_start_that_hangs_ends_the_job(how: str, end: str) -> None:
+    program = f"""
+arguments = []
+{NEVER_COMES[how]}
+if number == 1:
+    time.sleep(60)
+import hora
+try:
+    hora.init(*arguments)
+except RuntimeError as error:
+    say(f"told: {{error}}")
+{end}
+"""
+    ending = run(program, HORA_START_TIMEOUT_SECONDS="1")
+    assert ending.code not in (0, None), ending.output
+    assert "rank 0: told: not all ranks called init within 1 s" in ending.output
+    assert ending.output.count("all ranks are ended by MPI_Abort") == 1, ending.output
+    assert "Segmentation" not in ending.output, ending.output
 
 
 def test_who_goes_on_by_itself_after_waiting_in_vain_ends_as_it_wants() -> None:
@@ -158,10 +181,10 @@ def test_too_few_file_descriptors_for_shared_memory_are_told_once(short: tuple[i
     assert used <= most < used + needed
 
 
-WITHOUT_PIDFD = """
-def forbid_pidfd_open():
-    # A program for the kernel: load the call's number; if it is 434, ENOSYS; else allow.
-    steps = [(0x20, 0, 0, 0), (0x15, 0, 1, 434), (0x06, 0, 0, 0x50000 + 38), (0x06, 0, 0, 0x7FFF0000)]
+FORBID = """
+def forbid(call, error):
+    # A program for the kernel: load the call's number; if it is this one, fail so; else allow.
+    steps = [(0x20, 0, 0, 0), (0x15, 0, 1, call), (0x06, 0, 0, 0x50000 + error), (0x06, 0, 0, 0x7FFF0000)]
     code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
     program = ctypes.create_string_buffer(struct.pack("@HP", len(steps), ctypes.addressof(code)))
     libc = ctypes.CDLL(None)
@@ -169,7 +192,9 @@ def forbid_pidfd_open():
     if libc.prctl(22, 2, program, 0, 0) != 0:  # filter calls
         say("cannot filter")
 
-forbid_pidfd_open()
+"""
+WITHOUT_PIDFD = """
+forbid(434, 38)  # pidfd_open: ENOSYS
 hora = init()
 hora.barrier()
 start = time.time()
@@ -188,7 +213,7 @@ os._exit(4)
 
 
 def test_where_the_system_has_no_pidfd_pipes_watch_and_it_is_said_once() -> None:
-    ending = run(WITHOUT_PIDFD, 3, **RECOVERY)
+    ending = run(FORBID + WITHOUT_PIDFD, 3, **RECOVERY)
     if "cannot filter" in ending.output:
         pytest.skip("system calls cannot be filtered here")
     assert ending.output.count("the ranks of this host watch each other by pipes") == 1, ending.output
@@ -196,3 +221,28 @@ def test_where_the_system_has_no_pidfd_pipes_watch_and_it_is_said_once() -> None
     told = re.findall(r"told after ([0-9.]+) s: .*rank 1 failed: it ended without notice", ending.output)
     assert len(told) == 2, ending.output
     assert all(float(seconds) < 2 for seconds in told)
+
+
+EPOLL_CREATE1 = {"x86_64": 291, "aarch64": 20}.get(platform.machine())
+WITHOUT_EPOLL = """
+from mpi4py import MPI
+if number == LACKS:
+    forbid(CALL, 38)  # epoll_create1: ENOSYS
+hora = init()
+assert hora.allreduce(numpy.ones(1), op=hora.Sum)[0] == 3
+say("works")
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(EPOLL_CREATE1 is None, reason="the call's number on this machine is not known")
+@pytest.mark.parametrize("lacks", [0, 1])
+def test_a_rank_that_cannot_watch_the_others_shares_memory_with_none(lacks: int) -> None:
+    program = WITHOUT_EPOLL.replace("LACKS", str(lacks)).replace("CALL", str(EPOLL_CREATE1))
+    ending = run(FORBID + program, 3, **RECOVERY)
+    if "cannot filter" in ending.output:
+        pytest.skip("system calls cannot be filtered here")
+    assert ending.output.count("works") == 3, ending.output
+    told = re.findall(r"over mpi instead of shared memory: (.*)", ending.output)
+    where = "" if lacks == 0 else f"rank {lacks}: "
+    assert told == [f"{where}epoll_create1: Function not implemented"], ending.output

@@ -3,13 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <thread>
 #include <unordered_map>
 #include <utility>
 
-#include "backends/nccl/introduction.h"
 #include "base/error.h"
-#include "base/log.h"
 
 namespace hora::nccl {
 
@@ -19,8 +16,6 @@ namespace {
 
 // How often NCCL is asked whether it has lost a peer.
 constexpr auto kCheckInterval = std::chrono::milliseconds(20);
-// How long NCCL may be at giving up a communicator, where it may be at other calls longer.
-constexpr Duration kAbortLimit = std::chrono::seconds(10);
 
 /// A null stands for what was not put aside.
 std::vector<cuda::MemoryPool::Reserve> take_reserves(std::span<Submission> calls) {
@@ -35,21 +30,6 @@ std::vector<cuda::MemoryPool::Reserve> take_reserves(std::span<Submission> calls
 
 }  // namespace
 
-/// What the device may be at until the last communicator is aborted. Then it is given back, and never if one
-/// cannot be.
-struct NcclBackend::Needs {
-  std::shared_ptr<cuda::Device> device;
-  std::shared_ptr<void> batches;
-  std::shared_ptr<Staging> staging;
-  std::unique_ptr<cuda::PackKernels> kernels;
-
-  ~Needs() {
-    device->take_back();
-    const DeviceScope scope(*device);
-    kernels.reset();
-  }
-};
-
 NcclBackend::NcclBackend(const Settings& settings)
     : settings_(settings.device),
       wanted_staging_(settings.fusion_threshold),
@@ -62,31 +42,6 @@ NcclBackend::~NcclBackend() {
 
 bool NcclBackend::accepts(const Batch& batch) const {
   return batch.signature().device == DeviceKind::kCuda;
-}
-
-/// Says no when there is not all the memory that is wanted, unless it `may_be_short`.
-bool NcclBackend::open(int device, bool may_be_short) {
-  const std::lock_guard lock(mutex_);
-  if (is_open_) return true;
-  const cuda::CudaLibrary cuda = cuda::open_cuda(settings_.cuda_library);
-  if (!cuda.driver) raise(ErrorKind::kInvalidArgument, "a tensor on a GPU, but {}", cuda.problem);
-  library_ = open_nccl(settings_.nccl_library, settings_.library_folders);
-  if (!library_.nccl) raise(ErrorKind::kInvalidArgument, "a tensor on a GPU, but {}", library_.problem);
-  device_ = std::make_shared<cuda::Device>(cuda.driver, device);
-  if (!set_up_packing(may_be_short)) return false;
-  pool_ = std::make_shared<cuda::MemoryPool>(device_);
-  log_info(fmt::format("GPU {} ({}) with NCCL {} ({}) and the driver {}", device, device_->pci_bus_id(),
-                       describe_version(library_.version), library_.place, cuda.place));
-  is_open_ = true;
-  return true;
-}
-
-/// The framework may be asked for memory that it keeps; not with the mutex held, because that can make it
-/// wait for another thread that is here.
-void NcclBackend::require_open(int device) {
-  if (is_open_ || open(device, !settings_.free_memory)) return;
-  settings_.free_memory();
-  static_cast<void>(open(device, true));
 }
 
 /// Null when there is not enough. Here, on a thread of the program, the framework can be asked to give memory
@@ -202,38 +157,6 @@ void NcclBackend::keep(const Batch& batch, const std::shared_ptr<LaunchedBatch>&
   launched_.add(launched, batch, std::move(results));
 }
 
-DeviceSet& NcclBackend::set_of(std::int32_t process_set, const Group& group) {
-  const auto known = sets_.find(process_set);
-  return known != sets_.end() ? known->second : sets_.emplace(process_set, make_set(group)).first->second;
-}
-
-bool NcclBackend::set_up_packing(bool may_be_short) {
-  const DeviceScope scope(*device_);
-  staging_ = Staging::allocate(library_.nccl, device_, wanted_staging_, may_be_short);
-  if (!staging_) return false;
-  cuda::LoadedKernels loaded = cuda::load_pack_kernels(device_->driver(), device_->number(),
-                                                       {settings_.library_folders, settings_.cache_folder});
-  kernels_ = std::move(loaded.kernels);
-  kernels_ ? log_info(loaded.reason) : log_warning(loaded.reason);
-  return true;
-}
-
-/// The first batch of a process set on GPUs makes its communicator, at the same place in the sequence on all
-/// members.
-DeviceSet NcclBackend::make_set(const Group& group) {
-  const Agreement agreed = introduce(group, *library_.nccl, *device_,
-                                     {library_.version, staging_->memory().size(), kernels_ != nullptr});
-  DeviceSet set;
-  set.communicator = std::make_unique<Communicator>(
-      library_.nccl, device_, agreed.id, group.rank(), group.size(),
-      CommunicatorOptions{settings_.timeout, settings_.blocking, stragglers_, abort_limit()},
-      [&group] { group.pump(); });
-  set.size = group.size();
-  set.staging = staging_->memory().first(agreed.staging_bytes);
-  set.kernels = agreed.have_kernels ? kernels_.get() : nullptr;
-  return set;
-}
-
 std::size_t NcclBackend::unfinished(TimePoint now) {
   if (launched_.size() == 0) return 0;
   launched_.look(now, settings_.timeout);
@@ -247,51 +170,6 @@ std::size_t NcclBackend::unfinished(TimePoint now) {
 void NcclBackend::ring_at_next_end(std::function<void()> ring) {
   if (const std::shared_ptr<LaunchedBatch> oldest = launched_.oldest())
     doorbell_->ring_after(*oldest, *device_, std::move(ring));
-}
-
-void NcclBackend::forget(std::int32_t process_set, const Meanwhile& meanwhile) {
-  auto set = sets_.extract(process_set);
-  if (set.empty()) return;
-  const DeviceScope scope(*device_);
-  wait_until_idle(meanwhile);
-  set.mapped().communicator->finish(meanwhile);
-}
-
-void NcclBackend::wait_until_idle(const Meanwhile& meanwhile) {
-  while (unfinished(Clock::now()) > 0) {
-    meanwhile();
-    std::this_thread::yield();
-  }
-}
-
-void NcclBackend::close(const Meanwhile& meanwhile) {
-  if (!is_open_) return;
-  const DeviceScope scope(*device_);
-  wait_until_idle(meanwhile);
-  for (auto& [number, set] : sets_) set.communicator->finish(meanwhile);
-  sets_.clear();
-  kernels_.reset();
-  staging_.reset();
-}
-
-Duration NcclBackend::abort_limit() const {
-  return std::min(settings_.timeout, kAbortLimit);
-}
-
-/// Giving memory back can wait for what the program has put on the device, so it has a thread of its own,
-/// too.
-void NcclBackend::fail(const Error& error) noexcept {
-  if (!is_open_) return;
-  device_->abandon();
-  try {
-    const std::shared_ptr<Needs> needs(
-        new Needs{device_, launched_.fail(error), std::move(staging_), std::move(kernels_)});
-    for (auto& [number, set] : sets_) set.communicator->abort(needs);
-    stragglers_->start("giving GPU memory back", abort_limit(), [needs] {});
-  } catch (const std::exception& another) {
-    log_error(fmt::format("communicators could not be aborted: {}", another.what()));
-  }
-  sets_.clear();
 }
 
 }  // namespace hora::nccl

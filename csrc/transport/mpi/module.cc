@@ -2,14 +2,18 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <future>
+#include <semaphore>
 #include <thread>
 #include <utility>
 
 #include "base/config.h"
+#include "base/log.h"
 #include "base/network_interfaces.h"
 #include "base/text.h"
+#include "base/thread.h"
 #include "transport/mpi/check.h"
 #include "transport/mpi/mpi_transport.h"
 #include "transport/mpi_module.h"
@@ -21,6 +25,9 @@ namespace {
 struct OwnMpi {
   pid_t process = 0;  ///< the process that initialised MPI through us, if any
   bool abandoned = false;
+  std::atomic<bool> is_starting = false;  ///< a thread of ours waits in MPI for other ranks
+  std::binary_semaphore may_finalize{0};  ///< told to the thread that has initialised MPI
+  std::binary_semaphore is_finalized{0};  ///< told by it
 };
 OwnMpi own_mpi;
 
@@ -37,10 +44,20 @@ bool is_finalized() {
 }
 
 /// A forked child leaves its parent's MPI alone, and so does a process that has failed or whose job is
-/// broken: MPI_Finalize waits for all ranks, and a launcher ends the others when one ends without it.
+/// broken: MPI_Finalize waits for all ranks, however late they end, and a launcher ends the others when one
+/// ends without it.
 void finalize_at_exit(int status, void*) {
   const bool is_orderly = status == 0 && !own_mpi.abandoned;
-  if (is_orderly && own_mpi.process == getpid() && !is_finalized()) MPI_Finalize();
+  if (!is_orderly || own_mpi.process != getpid() || is_finalized()) return;
+  own_mpi.may_finalize.release();
+  own_mpi.is_finalized.acquire();
+}
+
+/// MPI is to be finalised by the thread that has initialised it.
+void finalize_when_told() {
+  own_mpi.may_finalize.acquire();
+  MPI_Finalize();
+  own_mpi.is_finalized.release();
 }
 
 const char* level_name(int level) {
@@ -94,6 +111,15 @@ void check_foreign_mpi() {
         level_name(level));
 }
 
+/// MPI may not be finalised while a thread is in it: then it would wait for the same ranks, or crash.
+void abort_if_still_starting() {
+  if (!own_mpi.abandoned || !own_mpi.is_starting) return;
+  log_error(
+      "the program ends MPI while a start of hora that took too long still waits in it for other ranks, so "
+      "that MPI_Finalize cannot work: all ranks are ended by MPI_Abort");
+  MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
+}
+
 void (*before_finalize_hook)() = nullptr;
 
 /// MPI deletes the attributes of MPI_COMM_SELF first of all when it is finalised.
@@ -102,6 +128,7 @@ void call_before_finalize(void (*hook)()) {
   before_finalize_hook = hook;
   if (is_registered || hook == nullptr) return;
   const auto on_delete = [](MPI_Comm, int, void*, void*) {
+    abort_if_still_starting();
     before_finalize_hook();
     return MPI_SUCCESS;
   };
@@ -165,8 +192,22 @@ std::unique_ptr<Transport> connect(const JobScope& scope, const std::vector<int>
   return transport;
 }
 
+using Connecting = std::packaged_task<std::unique_ptr<Transport>()>;
+
 /// Calls of MPI that wait for other ranks cannot be ended, so they are made in a thread that is left to
-/// itself when it takes too long.
+/// itself when it takes too long. One that has initialised MPI stays to finalise it.
+void run_in_thread(Connecting connecting) {
+  const auto work = [](Connecting task) {
+    name_this_thread("hora-mpi");
+    const bool finds_none = !is_initialized();
+    own_mpi.is_starting = true;
+    task();
+    own_mpi.is_starting = false;
+    if (finds_none && is_initialized()) finalize_when_told();
+  };
+  std::thread(work, std::move(connecting)).detach();
+}
+
 std::unique_ptr<Transport> open(const JobScope& scope, const std::vector<int>& host_split, Duration timeout,
                                 void (*before_finalize)()) {
   if (own_mpi.abandoned) {
@@ -175,10 +216,10 @@ std::unique_ptr<Transport> open(const JobScope& scope, const std::vector<int>& h
   }
   if (is_finalized())
     raise(ErrorKind::kStartup, "MPI has been finalised in this process and cannot start again");
-  std::packaged_task<std::unique_ptr<Transport>()> connecting(
+  Connecting connecting(
       [scope, host_split, before_finalize] { return connect(scope, host_split, before_finalize); });
   auto transport = connecting.get_future();
-  std::thread(std::move(connecting)).detach();
+  run_in_thread(std::move(connecting));
   if (transport.wait_for(timeout) == std::future_status::ready) return transport.get();
   own_mpi.abandoned = true;
   raise(ErrorKind::kStartup, "not all ranks called init within {} s (HORA_START_TIMEOUT_SECONDS)",

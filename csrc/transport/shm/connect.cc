@@ -82,12 +82,15 @@ class Connecting {
 
   void await(Ticket ticket) const {
     while (!transport_.done(ticket)) {
-      if (Clock::now() > deadline_)
-        raise(ErrorKind::kSessionFailed,
-              "the ranks of this host did not come together in {} s (HORA_START_TIMEOUT_SECONDS)",
-              whole_seconds(options_.start_timeout));
+      if (Clock::now() > deadline_) raise_late();
       std::this_thread::yield();
     }
+  }
+
+  [[noreturn]] void raise_late() const {
+    raise(ErrorKind::kSessionFailed,
+          "the ranks of this host did not come together in {} s (HORA_START_TIMEOUT_SECONDS)",
+          whole_seconds(options_.start_timeout));
   }
 
   template <typename T>
@@ -162,6 +165,13 @@ class Connecting {
     return {make_event(), std::move(self.process)};
   }
 
+  /// Done by every rank before all are told that they go on together: from then on nothing may go wrong.
+  [[nodiscard]] MemoryPtr make_memory(Segment segment, const HostLayout& layout,
+                                      std::vector<HostMember> members) {
+    return std::make_unique<HostMemory>(std::move(segment), layout, rank_, std::move(members),
+                                        std::move(kept_));
+  }
+
   /// Gets from every member what it has for the others, then gives each that of all. A member that does not
   /// come, or hangs up after its greeting, ends the attempt: the others see the leader hang up in turn.
   MemoryPtr hand_out(Segment segment, const HostLayout& layout, const LocalListener& listener,
@@ -181,9 +191,30 @@ class Connecting {
       sockets.emplace_back(member, std::move(socket));
     }
     for (const auto& [member, socket] : sockets) send_members(socket, members);
+    MemoryPtr memory = make_memory(std::move(segment), layout, std::move(members));
     for (const auto& [member, socket] : sockets) require_able(member, socket);
-    for (const auto& [member, socket] : sockets) send_value(socket, Refusal(), deadline_);
-    return std::make_unique<HostMemory>(std::move(segment), layout, 0, std::move(members), std::move(kept_));
+    for (const auto& [member, socket] : sockets) tell_to_go_on(socket);
+    return memory;
+  }
+
+  /// A member that does not hear it has ended, or ends the job; the others have been told, or are now.
+  void tell_to_go_on(const LocalSocket& socket) const {
+    try {
+      send_value(socket, Refusal(), deadline_);
+    } catch (const Error& error) {
+      log_info(fmt::format("a rank of this host did not hear that all share memory: {}", error.what()));
+    }
+  }
+
+  /// A leader that hangs up has told nobody to go on. One that is late may have told the others.
+  void await_decision(const LocalSocket& socket) const {
+    try {
+      if (const auto refusal = receive_value<Refusal>(socket, deadline_))
+        raise(ErrorKind::kStartup, "{}", refusal.text());
+    } catch (const Error&) {
+      if (Clock::now() > deadline_) raise_late();
+      throw;
+    }
   }
 
   /// 0 when it is none of a rank of this job.
@@ -250,11 +281,11 @@ class Connecting {
       return options_.open(std::move(file.front()), invitation.layout.total_bytes());
     });
     send_members(socket, {&own, 1});
-    auto members = attempt(socket, [&] { return receive_members(socket, ranks_.size()); });
-    if (const auto refusal = receive_value<Refusal>(socket, deadline_))
-      raise(ErrorKind::kStartup, "{}", refusal.text());
-    return std::make_unique<HostMemory>(std::move(segment), invitation.layout, rank_, std::move(members),
-                                        std::move(kept_));
+    MemoryPtr memory = attempt(socket, [&] {
+      return make_memory(std::move(segment), invitation.layout, receive_members(socket, ranks_.size()));
+    });
+    await_decision(socket);
+    return memory;
   }
 
   Transport& transport_;

@@ -77,6 +77,8 @@ std::vector<BadValue> bad_values() {
   for (const char* value : {"", "auto", "2"}) bad.push_back({"HORA_DETERMINISTIC", value, "true or false"});
   for (const char* value : {"", "0", "-1", "1.5", "1000001"})
     bad.push_back({"HORA_START_TIMEOUT_SECONDS", value, "1 to 10^6 seconds"});
+  for (const char* value : {"0", "-1", "1.5", " 30", "+30", "30s", "soon", "1000001"})
+    bad.push_back({"HOROVOD_START_TIMEOUT", value, "1 to 10^6 seconds"});
   for (const char* value : {"", "warn", "WARNING", "verbose", "2"})
     bad.push_back({"HORA_LOG_LEVEL", value, level});
   return bad;
@@ -253,6 +255,17 @@ TEST(Config, a_variable_of_horovod_is_read_when_ours_is_not_set) {
   EXPECT_EQ(read({{"HOROVOD_LOG_LEVEL", "fatal"}}).log_level, "error");
   EXPECT_EQ(read({{"HOROVOD_START_TIMEOUT", "30"}}).start_timeout, std::chrono::seconds(30));
   EXPECT_EQ(read({{"HOROVOD_FUSION_THRESHOLD", "7"}, {"HORA_FUSION_THRESHOLD", "8"}}).fusion_threshold, 8u);
+}
+
+TEST(Config, a_variable_of_horovod_that_is_empty_is_not_set) {
+  const Settings defaults;
+  for (const SettingInfo& row : setting_table()) {
+    if (row.horovod_name.empty()) continue;
+    const Settings settings = read({{std::string(row.horovod_name), ""}});
+    EXPECT_EQ(common_values(settings), common_values(defaults)) << row.horovod_name;
+    EXPECT_EQ(settings.start_timeout, defaults.start_timeout) << row.horovod_name;
+    EXPECT_EQ(settings.log_level, defaults.log_level) << row.horovod_name;
+  }
 }
 
 TEST(Config, horovods_flag_against_stall_notices_is_read) {

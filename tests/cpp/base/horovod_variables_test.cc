@@ -40,6 +40,10 @@ TEST(HorovodVariables, one_line_tells_those_without_meaning_alone) {
             "variables of Horovod without meaning here: HOROVOD_CYCLE_TIME");
 }
 
+TEST(HorovodVariables, one_that_is_empty_is_not_told_as_used) {
+  EXPECT_THAT(find({{"HOROVOD_START_TIMEOUT", ""}}).used, IsEmpty());
+}
+
 TEST(HorovodVariables, one_that_is_overridden_is_told) {
   const HorovodVariables found = find({{"HOROVOD_LOG_LEVEL", "info"}, {"HORA_LOG_LEVEL", "debug"}});
   EXPECT_THAT(found.used, IsEmpty());

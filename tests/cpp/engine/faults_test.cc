@@ -58,6 +58,20 @@ TEST_P(FaultyJob, is_only_late_after_delays) {
       });
 }
 
+TEST_P(FaultyJob, ends_as_soon_as_all_are_through_when_a_root_leaves_after_its_part) {
+  for (int root = 0; root < 3; ++root) {
+    const TimePoint start = Clock::now();
+    run_with(fmt::format("in_batch:{}:1:delay=0.3", (root + 1) % 3), [root](Session& session) {
+      const bool is_root = session.topology().rank() == root;
+      std::vector<float> values(100'000, is_root ? 7.0f : 0.0f);
+      run(session, broadcast("x", ref(values), root));
+      EXPECT_EQ(values, std::vector<float>(100'000, 7.0f));
+      if (is_root) session.leave();
+    });
+    EXPECT_LT(Clock::now() - start, kSoon);
+  }
+}
+
 TEST_P(FaultyJob, notices_a_missing_message_and_names_its_sender) {
   for (int sender = 0; sender < 3; ++sender) {
     run_with(fmt::format("before_message:{}:2:drop", sender), [sender](Session& session) {

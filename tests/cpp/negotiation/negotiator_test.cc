@@ -131,6 +131,17 @@ TEST(Negotiator, a_plan_is_relayed_in_the_same_step_in_which_it_comes_out) {
   EXPECT_EQ(outputs.plans.size(), 1u);
 }
 
+TEST(Negotiator, what_it_relays_has_room_for_the_number_of_its_edge) {
+  Negotiator relay(Tree(Topology::split(0, 5, {5}), 16), negotiator_options());
+  relay.on_leave("it was shut down");
+  ASSERT_TRUE(relay.can_cut());
+  relay.cut();
+  const Negotiator::Outputs outputs = relay.take_outputs();
+  ASSERT_EQ(outputs.messages.size(), 4u);
+  for (const Negotiator::Outgoing& outgoing : outputs.messages)
+    EXPECT_GT(outgoing.message.capacity(), outgoing.message.size());
+}
+
 TEST(Negotiator, an_announcement_from_a_rank_that_is_no_child_is_an_error) {
   Negotiator root(Tree(Topology::split(0, 5, {3, 2}), 16), negotiator_options());
   const Bytes message = encode(std::vector<Announcement>{{{"x", 0}, 0, {{Signature{}, {}}}}});

@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -33,11 +34,21 @@ void allreduce_one(const Rank& rank, const DeviceVector<float>& data) {
                 rank.stream());
 }
 
+/// Meetings that this process keeps open for other ranks.
 int files_left() {
   int found = 0;
+  for (const auto& file : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;  // the one by which they are read
+    found += read_symlink(file.path(), gone).string().starts_with("/memfd:hora-fake-nccl-") ? 1 : 0;
+  }
+  return found;
+}
+
+/// Files of this stand-in that outlive their process.
+int names_in_shared_memory() {
+  int found = 0;
   for (const auto& file : std::filesystem::directory_iterator("/dev/shm"))
-    found +=
-        file.path().filename().string().starts_with("hora-fake-nccl-" + std::to_string(getpid())) ? 1 : 0;
+    found += file.path().filename().string().find("fake-nccl") != std::string::npos ? 1 : 0;
   return found;
 }
 
@@ -101,12 +112,13 @@ TEST_F(FakeNccl, a_blocking_initialization_without_its_peers_ends) {
   Options options;
   options.init_timeout_ms = 5;
   fake_nccl_set_options(&options);
+  const int before = files_left();
   const Gpu gpu(0);
   nccl::Config config;
   nccl::Comm comm = nullptr;
   EXPECT_EQ(ncclCommInitRankConfig(&comm, 2, new_id(), 0, &config), Result::kSystemError);
   EXPECT_EQ(comm, nullptr);
-  EXPECT_EQ(files_left(), 0);
+  EXPECT_EQ(files_left(), before);
 }
 
 TEST_F(FakeNccl, two_ranks_on_one_gpu_are_refused) {
@@ -214,17 +226,19 @@ TEST_F(FakeNccl, finalizing_takes_until_all_ranks_do) {
 }
 
 TEST_F(FakeNccl, no_file_is_left_once_all_ranks_have_joined) {
-  run_ranks(3, true, [](Rank&) { EXPECT_EQ(files_left(), 0); });
+  const int before = files_left();
+  run_ranks(3, true, [before](Rank&) { EXPECT_EQ(files_left(), before); });
 }
 
 TEST_F(FakeNccl, aborting_before_the_peers_come_leaves_no_file) {
+  const int before = files_left();
   const Gpu gpu(0);
   nccl::Config config = config_of(false);
   nccl::Comm comm = nullptr;
   ncclCommInitRankConfig(&comm, 2, new_id(), 0, &config);
-  EXPECT_EQ(files_left(), 1);
+  EXPECT_EQ(files_left(), before + 1);
   EXPECT_EQ(ncclCommAbort(comm), Result::kSuccess);
-  EXPECT_EQ(files_left(), 0);
+  EXPECT_EQ(files_left(), before);
 }
 
 TEST_F(FakeNccl, groups_may_be_empty_and_nested_but_not_unbalanced) {
@@ -347,7 +361,6 @@ TEST_F(FakeNccl, ranks_may_be_processes) {
     waitpid(child, &status, 0);
     EXPECT_EQ(status, 0);
   }
-  EXPECT_EQ(files_left(), 0);
 }
 
 TEST_F(FakeNccl, the_death_of_a_process_blocks_nobody) {
@@ -356,6 +369,7 @@ TEST_F(FakeNccl, the_death_of_a_process_blocks_nobody) {
     joined(id_of(std::getenv("FAKE_NCCL_TEST_ID")), 2, 1, false);
     kill(getpid(), SIGKILL);
   }
+  const int before = files_left();
   const nccl::UniqueId id = new_id();
   const pid_t child = start_process("1", id.internal, "FakeNccl.the_death_of_a_process_blocks_nobody");
   const Gpu gpu(0);
@@ -369,7 +383,43 @@ TEST_F(FakeNccl, the_death_of_a_process_blocks_nobody) {
   EXPECT_FALSE(gpu.is_idle());
   require(ncclCommAbort(self.comm));
   gpu.finish();
-  EXPECT_EQ(files_left(), 0);
+  EXPECT_EQ(files_left(), before);
+}
+
+TEST_F(FakeNccl, a_process_that_is_killed_before_its_peers_come_leaves_nothing) {
+  if (std::getenv("FAKE_NCCL_TEST_RANK") != nullptr) {
+    const Gpu gpu(0);
+    nccl::Config config = config_of(false);
+    nccl::Comm comm = nullptr;
+    ASSERT_EQ(ncclCommInitRankConfig(&comm, 2, new_id(), 0, &config), Result::kInProgress);
+    kill(getpid(), SIGKILL);
+  }
+  const int before = names_in_shared_memory();
+  const pid_t child =
+      start_process("0", "", "FakeNccl.a_process_that_is_killed_before_its_peers_come_leaves_nothing");
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(names_in_shared_memory(), before);
+}
+
+TEST_F(FakeNccl, an_id_whose_process_has_ended_is_refused) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(pipe(ends.data()), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const nccl::UniqueId id = new_id();
+    _exit(write(ends[1], &id, sizeof(id)) == sizeof(id) ? 0 : 1);
+  }
+  waitpid(child, nullptr, 0);
+  nccl::UniqueId id{};
+  ASSERT_EQ(read(ends[0], &id, sizeof(id)), static_cast<ssize_t>(sizeof(id)));
+  close(ends[0]);
+  close(ends[1]);
+  const Gpu gpu(0);
+  nccl::Comm comm = nullptr;
+  nccl::Config config;
+  EXPECT_EQ(ncclCommInitRankConfig(&comm, 1, id, 0, &config), Result::kInvalidArgument);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/limits.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,10 +14,12 @@
 #include <random>
 #include <string_view>
 
+#include "base/descriptor.h"
+
 namespace hora::fake_nccl {
 namespace {
 
-constexpr std::string_view kPrefix = "/hora-fake-nccl-";
+constexpr std::string_view kPrefix = "hora-fake-nccl-";
 constexpr std::size_t kHeaderBytes = 64;
 
 std::size_t ranks_at() {
@@ -51,6 +54,42 @@ std::byte* map_file(int file, std::size_t bytes) {
   return memory == MAP_FAILED ? nullptr : static_cast<std::byte*>(memory);
 }
 
+/// What ranks of this process share. Lives for ever: the last rank may go while the process ends. Lock map:
+/// all -> mutex.
+struct Meetings {
+  std::mutex mutex;
+  std::map<std::string, Descriptor> kept;                 ///< those whose ids were made here
+  std::map<std::string, std::weak_ptr<Rendezvous>> open;  ///< those where ranks of this process are
+};
+
+Meetings& meetings() {
+  static auto* const instance = new Meetings;
+  return *instance;
+}
+
+/// "NAME at PATH".
+constexpr std::string_view kAt = " at ";
+
+nccl::UniqueId to_id(const std::string& name, int file) {
+  const std::string text = fmt::format("{}{}/proc/{}/fd/{}", name, kAt, getpid(), file);
+  nccl::UniqueId id{};
+  std::memcpy(id.internal, text.c_str(), text.size());
+  return id;
+}
+
+/// The file of an id, wherever that was made; none if that process has closed it.
+Descriptor open_file(const std::string& id) {
+  const std::size_t at = id.find(kAt);
+  if (!id.starts_with(kPrefix) || at == std::string::npos) return {};
+  Descriptor file(::open(id.c_str() + at + kAt.size(), O_RDWR | O_CLOEXEC));
+  if (!file) return {};
+  char target[PATH_MAX] = {};
+  const std::string link = fmt::format("/proc/self/fd/{}", file.get());
+  if (readlink(link.c_str(), target, sizeof(target) - 1) <= 0) return {};
+  const bool is_it = std::string_view(target).find(id.substr(0, at)) != std::string_view::npos;
+  return is_it ? std::move(file) : Descriptor();
+}
+
 }  // namespace
 
 struct Rendezvous::Header {
@@ -61,30 +100,28 @@ struct Rendezvous::Header {
 
 nccl::UniqueId Rendezvous::new_id() {
   std::random_device random;
-  const std::string name = fmt::format("{}{}-{:08x}{:08x}", kPrefix, getpid(), random(), random());
-  nccl::UniqueId id{};
-  std::memcpy(id.internal, name.c_str(), name.size());
+  const std::string name = fmt::format("{}{:08x}{:08x}", kPrefix, random(), random());
+  Descriptor file(memfd_create(name.c_str(), MFD_CLOEXEC));
+  const nccl::UniqueId id = to_id(name, file.get());
+  const std::lock_guard lock(meetings().mutex);
+  meetings().kept[id.internal] = std::move(file);
   return id;
 }
 
 std::shared_ptr<Rendezvous> Rendezvous::open(const nccl::UniqueId& id, int size) {
   const std::string name(id.internal, strnlen(id.internal, sizeof(id.internal)));
-  if (!name.starts_with(kPrefix)) return nullptr;
-  // Both live for ever: the last rank may go while the process ends.
-  static auto* const mutex = new std::mutex;
-  static auto* const open_here = new std::map<std::string, std::weak_ptr<Rendezvous>>;
-  const std::lock_guard lock(*mutex);
-  if (auto known = (*open_here)[name].lock()) return known->size() == size ? known : nullptr;
+  auto& open_here = meetings().open;
+  const std::lock_guard lock(meetings().mutex);
+  if (auto known = open_here[name].lock()) return known->size() == size ? known : nullptr;
 
-  const int file = shm_open(name.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
-  if (file < 0) return nullptr;
+  const Descriptor file = open_file(name);
+  if (!file) return nullptr;
   const std::size_t bytes = bytes_for(static_cast<std::size_t>(size));
-  std::byte* const memory = map_file(file, bytes);
-  close(file);
+  std::byte* const memory = map_file(file.get(), bytes);
   if (memory == nullptr) return nullptr;
   auto made = std::make_shared<Rendezvous>(name, size, memory, bytes);
-  std::erase_if(*open_here, [](const auto& entry) { return entry.second.expired(); });
-  (*open_here)[name] = made;
+  std::erase_if(open_here, [](const auto& entry) { return entry.second.expired(); });
+  open_here[name] = made;
   return made;
 }
 
@@ -113,7 +150,7 @@ bool Rendezvous::join(int rank, std::uint64_t host, const char* bus_id) {
   std::strncpy(own.bus_id, bus_id, sizeof(own.bus_id) - 1);
   own.presence.store(Presence::kPresent);
   header().living.fetch_add(1);
-  if (header().joined.fetch_add(1) + 1 == size_) shm_unlink(name_.c_str());
+  if (header().joined.fetch_add(1) + 1 == size_) keep_no_more();
   return true;
 }
 
@@ -124,7 +161,12 @@ bool Rendezvous::everyone_joined() const {
 void Rendezvous::leave(int rank, Presence how) {
   this->rank(rank).presence.store(how);
   if (how == Presence::kFinalized) return;
-  if (header().living.fetch_sub(1) == 1 && !everyone_joined()) shm_unlink(name_.c_str());
+  if (header().living.fetch_sub(1) == 1 || everyone_joined()) keep_no_more();
+}
+
+void Rendezvous::keep_no_more() const {
+  const std::lock_guard lock(meetings().mutex);
+  meetings().kept.erase(name_);
 }
 
 Rendezvous::Header& Rendezvous::header() const {

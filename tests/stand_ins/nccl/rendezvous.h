@@ -39,16 +39,17 @@ struct alignas(64) Channel {
   std::atomic<std::uint64_t> drained;  ///< pieces
 };
 
-/// Where the ranks of a communicator meet, threads and processes alike: a file in shared memory named by the
-/// unique id. There are no locks in it and every wait is a poll, so a rank that is killed blocks nobody. A
-/// new file is all zeros, which is the state at the beginning; so whoever comes first makes it. The name is
-/// removed as soon as all ranks have it open, and by the last one to go if they do not come.
+/// Where the ranks of a communicator meet, threads and processes alike: a file in memory without a name,
+/// which whoever made the unique id keeps open for the others to find among its descriptors. So nothing is
+/// left of it when processes are killed. It is closed there once a rank of that process has seen that all
+/// have come, or when all have gone. There are no locks in it and every wait is a poll, so a rank that is
+/// killed blocks nobody. A new file is all zeros, which is the state at the beginning.
 ///
 /// Ranks of one process share one mapping, so that ThreadSanitizer sees how they are ordered.
 class Rendezvous {
  public:
   static nccl::UniqueId new_id();
-  /// Null if the id is not of new_id or the file cannot be had.
+  /// Null if the id is not of new_id or the file is gone.
   static std::shared_ptr<Rendezvous> open(const nccl::UniqueId& id, int size);
 
   Rendezvous(std::string name, int size, std::byte* memory, std::size_t bytes);
@@ -74,6 +75,7 @@ class Rendezvous {
   struct Header;
 
   Header& header() const;
+  void keep_no_more() const;
 
   const std::string name_;
   const int size_;
