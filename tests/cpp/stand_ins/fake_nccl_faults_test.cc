@@ -92,7 +92,9 @@ TEST_F(FakeNccl, a_slow_rank_begins_late) {
     allreduce(rank, data);
     rank.finish();
     // The other's operation may have begun before this rank looked at the clock.
-    if (rank.rank == 1) EXPECT_GE(steady_clock::now() - begin, milliseconds(20));
+    if (rank.rank == 1) {
+      EXPECT_GE(steady_clock::now() - begin, milliseconds(20));
+    }
   });
 }
 

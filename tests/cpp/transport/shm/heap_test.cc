@@ -58,8 +58,12 @@ TEST(Heap, blocks_in_use_never_overlap) {
     ASSERT_GE(*first, kStart);
     ASSERT_LE(*first + bytes, kStart + kBytes);
     const auto next = taken.lower_bound(*first);
-    if (next != taken.end()) ASSERT_LE(*first + bytes, next->first);
-    if (next != taken.begin()) ASSERT_LE(std::prev(next)->first + std::prev(next)->second, *first);
+    if (next != taken.end()) {
+      ASSERT_LE(*first + bytes, next->first);
+    }
+    if (next != taken.begin()) {
+      ASSERT_LE(std::prev(next)->first + std::prev(next)->second, *first);
+    }
     taken.emplace(*first, bytes);
   }
 }
