@@ -25,7 +25,8 @@ using Codes = std::unordered_map<PyObject*, Code>;
 // Programs that make code anew again and again fill the table; then it begins anew.
 constexpr std::size_t kMostCodes = 4096;
 
-/// Guarded by the interpreter lock. Never destroyed, because the interpreter is gone when static objects are.
+/// A cache, on which no result depends. Guarded by the interpreter lock. Never destroyed, because the
+/// interpreter is gone when static objects are.
 Codes& codes() {
   static auto* const map = new Codes;
   return *map;
@@ -43,12 +44,16 @@ std::string file_of(PyObject* code) {
   return text_of(reinterpret_cast<PyCodeObject*>(code)->co_filename);
 }
 
-/// With a separator at its end.
+std::string find_own_folder() {
+  const auto file = py::module_::import("hora").attr("__file__").cast<std::string>();
+  return (std::filesystem::path(file).parent_path() / "").string();
+}
+
+/// With a separator at its end. Guarded by the interpreter lock, which an import may give away meanwhile: one
+/// who waits for another's first call would hold it.
 const std::string& own_folder() {
-  static const auto* const folder = new std::string(
-      (std::filesystem::path(py::module_::import("hora").attr("__file__").cast<std::string>()).parent_path() /
-       "")
-          .string());
+  static const std::string* folder = nullptr;
+  if (folder == nullptr) folder = new std::string(find_own_folder());
   return *folder;
 }
 
@@ -66,11 +71,21 @@ std::string shown(const std::string& file) {
   return !error && folder.size() > 1 && file.starts_with(folder) ? file.substr(folder.size()) : file;
 }
 
+/// The end of a function may run code of the program, which may make a call: the table is empty by then.
+void begin_anew() {
+  Codes ended;
+  ended.swap(codes());
+}
+
+std::string show_place(const std::string& file, int line) {
+  return fmt::format("{}:{}", shown(file), line);
+}
+
 Code& code_of(PyFrameObject* frame) {
   const auto code = py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)));
   const auto found = codes().find(code.ptr());
   if (found != codes().end()) return found->second;
-  if (codes().size() >= kMostCodes) codes().clear();
+  if (codes().size() >= kMostCodes) begin_anew();
   return codes().emplace(code.ptr(), Code{code, is_passed(file_of(code.ptr())), {}}).first->second;
 }
 
@@ -84,10 +99,15 @@ int place_in(PyFrameObject* frame) {
 
 Caller make_caller(PyFrameObject* frame, const Code& code) {
   return std::make_shared<const std::string>(
-      fmt::format("{}:{}", shown(file_of(code.kept.ptr())), PyFrame_GetLineNumber(frame)));
+      show_place(file_of(code.kept.ptr()), PyFrame_GetLineNumber(frame)));
 }
 
 }  // namespace
+
+std::optional<std::string> describe_place(const std::string& file, int line) {
+  if (is_passed(file)) return std::nullopt;
+  return show_place(file, line);
+}
 
 Caller find_caller() {
   PyFrameObject* frame = PyThreadState_GetFrame(PyThreadState_Get());

@@ -254,6 +254,11 @@ void bind_session(py::module_& module) {
   module.def(
       "process_set_ranks", [](std::int32_t id) { return default_session()->process_set(id); }, py::arg("id"));
   module.def("require_working", [] { default_session()->require_working(); });
+  module.def("caller", [] {
+    const Caller caller = find_caller();
+    return caller == nullptr ? std::string() : *caller;
+  });
+  module.def("describe_place", &describe_place, py::arg("file"), py::arg("line"));
   module.def("refuse", &refuse, py::arg("op"), py::arg("name").none(true), py::arg("reason"),
              py::arg("process_set") = kGlobalSet);
   module.def(

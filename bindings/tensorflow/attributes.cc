@@ -2,6 +2,8 @@
 
 #include <charconv>
 #include <chrono>
+#include <memory>
+#include <utility>
 
 #include "base/error.h"
 #include "status.h"
@@ -53,6 +55,8 @@ Attributes read_attributes(OpKind op, KernelConstruction& construction) {
     const StringView node = api().construction_get_name(&construction);
     attributes.name.append("/").append(node.data, node.length);
   }
+  if (std::string caller = read_string(construction, "caller"); !caller.empty())
+    attributes.caller = std::make_shared<const std::string>(std::move(caller));
   attributes.process_set = static_cast<std::int32_t>(read_integer(construction, "process_set"));
   if (op == OpKind::kBroadcast) attributes.root = read_integer(construction, "root_rank");
   if (!reduces(op)) return attributes;

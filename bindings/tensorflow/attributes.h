@@ -22,6 +22,7 @@ struct Attributes {
   double postscale = 1.0;
   std::int64_t root = 0;
   std::int32_t process_set = kGlobalSet;
+  Caller caller;  ///< see Call::caller
 };
 
 [[nodiscard]] constexpr bool reduces(OpKind op) {

@@ -74,36 +74,38 @@ void register_ops() {
   constexpr auto kAddsNodeName = "adds_node_name: bool = false";
   constexpr auto kWaits = "waits: bool = false";
   constexpr auto kProcessSet = "process_set: int = 0";
+  constexpr auto kCaller = "caller: string = ''";
   constexpr auto kReduceOp = "reduce_op: int";
   constexpr auto kPrescale = "prescale: string = '1'";
   constexpr auto kPostscale = "postscale: string = '1'";
   constexpr auto kPatience = "patience_us: int = 0";
-  register_op(
-      {op_name(OpKind::kAllreduce),
-       {kDTypeList, kReduceOp, kPrescale, kPostscale, kName, kAddsNodeName, kWaits, kPatience, kProcessSet},
-       {"tensors: T"},
-       {"results: T"},
-       keep_shapes});
+  register_op({op_name(OpKind::kAllreduce),
+               {kDTypeList, kReduceOp, kPrescale, kPostscale, kName, kAddsNodeName, kWaits, kPatience,
+                kProcessSet, kCaller},
+               {"tensors: T"},
+               {"results: T"},
+               keep_shapes});
   register_op({op_name(OpKind::kAllgather),
-               {kDTypeList, kName, kAddsNodeName, kWaits, kProcessSet},
+               {kDTypeList, kName, kAddsNodeName, kWaits, kProcessSet, kCaller},
                {"tensors: T"},
                {"results: T", "rows: int64"},
                unknown_shapes});
   register_op({op_name(OpKind::kBroadcast),
-               {kDTypeList, "root_rank: int", kName, kAddsNodeName, kWaits, kProcessSet},
+               {kDTypeList, "root_rank: int", kName, kAddsNodeName, kWaits, kProcessSet, kCaller},
                {"tensors: T"},
                {"results: T"},
                keep_shapes});
   register_op({op_name(OpKind::kAlltoall),
-               {kDTypeOne, kName, kAddsNodeName, kWaits, kProcessSet},
+               {kDTypeOne, kName, kAddsNodeName, kWaits, kProcessSet, kCaller},
                {"tensor: T", "splits: int64"},
                {"result: T", "received: int64"},
                unknown_shapes});
-  register_op({op_name(OpKind::kReducescatter),
-               {kDTypeList, kReduceOp, kPrescale, kPostscale, kName, kAddsNodeName, kWaits, kProcessSet},
-               {"tensors: T"},
-               {"results: T"},
-               unknown_shapes});
+  register_op(
+      {op_name(OpKind::kReducescatter),
+       {kDTypeList, kReduceOp, kPrescale, kPostscale, kName, kAddsNodeName, kWaits, kProcessSet, kCaller},
+       {"tensors: T"},
+       {"results: T"},
+       unknown_shapes});
   register_op({op_name(OpKind::kJoin), {kWaits}, {}, {"last: int64"}, unknown_shapes});
   register_op({kWorldOp, {"number: string", kProcessSet}, {}, {"value: int64"}, unknown_shapes});
 }

@@ -76,10 +76,11 @@ Call RunningCall::to_call(const Attributes& attributes) {
   call.prescale = attributes.prescale;
   call.postscale = attributes.postscale;
   call.process_set = attributes.process_set;
+  call.caller = attributes.caller;
   try {
     add_tensors(call);
   } catch (const Error& error) {
-    session_->refuse(call.op, call.name, call.process_set, error.what());
+    session_->refuse(call.op, call.name, call.process_set, error.what(), call.caller);
     throw;
   }
   return call;

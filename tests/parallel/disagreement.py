@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,6 +44,15 @@ def table_of(text: str) -> Sent:
     return {row.pop("ranks"): row for row in rows}
 
 
+def place_in(file: Path, mark: str) -> str:
+    """Return file and line of the one call in a file that is marked so by a remark."""
+    lines = [
+        number for number, line in enumerate(file.read_text().splitlines(), 1) if line.endswith(f"# {mark}")
+    ]
+    assert len(lines) == 1, mark
+    return f"{file.name}:{lines[0]}"
+
+
 def assert_disagreement(
     peers: Peers,
     call: Callable[[], Any],
@@ -63,7 +73,7 @@ def assert_disagreement(
     assert f" '{name}': ranks differ in " in text.splitlines()[0], text
     table = table_of(text)
     for row in table.values():
-        assert not front.tells_places or re.fullmatch(PLACE, row.pop("called at")), text
+        assert re.fullmatch(PLACE, row.pop("called at")), text
     assert table == sent, text
     for tensor, old in zip(tensors, before, strict=True):
         assert bits(tensor) == old

@@ -33,8 +33,6 @@ class FrontEnd:
         What it raises where ranks differ, and before ``init()``.
     has_views
         Whether tensors can have strides.
-    tells_places
-        Whether errors say where calls were made.
     is_traced
         Whether a call is made a graph first, while no rank waits for others.
     is_slow
@@ -46,7 +44,6 @@ class FrontEnd:
     disagreed: type[Exception] = hora.HorovodInternalError
     uninitialised: Raised = hora.NotInitializedError
     has_views: bool = True
-    tells_places: bool = True
     is_traced: bool = False
     is_slow: bool = False
 
@@ -162,16 +159,13 @@ def tensorflow_front_ends() -> list[FrontEnd]:
     tf.config.threading.set_inter_op_parallelism_threads(1)
     # TensorFlow's ops raise its own exceptions, see docs/guides/tensorflow.md.
     differ = tf.errors.FailedPreconditionError
-    eager = TensorFlowFrontEnd(
-        hora.tensorflow, DTYPES, disagreed=differ, has_views=False, tells_places=False, is_slow=True
-    )
+    eager = TensorFlowFrontEnd(hora.tensorflow, DTYPES, disagreed=differ, has_views=False, is_slow=True)
     graph = GraphFrontEnd(
         hora.tensorflow,
         DTYPES,
         disagreed=differ,
         uninitialised=(differ, hora.NotInitializedError),
         has_views=False,
-        tells_places=False,
         is_slow=True,
         is_traced=True,
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import threading
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import numpy
 import pytest
 import torch
-from disagreement import assert_works, table_of
+from disagreement import assert_works, place_in, table_of
 from harness.peers import Peers
 
 import hora
@@ -20,15 +22,7 @@ from hora.errors import HorovodInternalError
 RANKS = (2, 3, 4)
 
 
-def place(mark: str) -> str:
-    """Return file and line of the one call in this file that is marked so."""
-    lines = [
-        number
-        for number, line in enumerate(Path(__file__).read_text().splitlines(), 1)
-        if line.endswith(f"# {mark}")
-    ]
-    assert len(lines) == 1, mark
-    return f"{Path(__file__).name}:{lines[0]}"
+place = functools.partial(place_in, Path(__file__))
 
 
 def assert_places(peers: Peers, call: Callable[[], Any], first: str, others: str) -> str:
@@ -189,4 +183,25 @@ def test_of_code_that_is_made_again_and_again(peers: Peers) -> None:
     with pytest.raises(HorovodInternalError) as caught:
         exec(compile(source, "cell of a notebook", "exec"))
     assert table_of(str(caught.value))["0"]["called at"] == "cell of a notebook:42"
+    assert_works(peers, "x")
+
+
+def test_of_code_whose_end_makes_calls(peers: Peers) -> None:
+    # How many functions end differs between ranks, so each calls by itself.
+    own = [hvd.add_process_set([rank]) for rank in range(peers.size)][peers.rank]
+    handles: list[Any] = []
+
+    def call(_: object) -> None:
+        handles.append(hvd.allreduce_async_(torch.ones(1), process_set=own))
+
+    ends = []
+    for number in range(5000):
+        source = "handles.append(hvd.allreduce_async_(torch.ones(1), process_set=own))"
+        code = compile(source, f"cell {number}", "exec")
+        ends.append(weakref.ref(code, call))
+        exec(code)
+    del code
+    assert len(handles) > 5000
+    for handle in handles:
+        hvd.synchronize(handle)
     assert_works(peers, "x")

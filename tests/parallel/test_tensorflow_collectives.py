@@ -76,3 +76,10 @@ def test_graphs_know_who_is_in_a_process_set_when_they_run(mode: Mode) -> None:
     included = mode(lambda: hvd.process_set_included_op(last.process_set_id))()
     assert int(included) == last.included() == (RANK == SIZE - 1)
     hvd.remove_process_set(last)
+
+
+@in_both_modes
+@pytest.mark.parametrize("op", ["allreduce", "allgather", "reducescatter"])
+def test_a_group_without_tensors_has_no_results(mode: Mode, op: str) -> None:
+    grouped = getattr(hvd, f"grouped_{op}")
+    assert list(mode(lambda: grouped([]))()) == []

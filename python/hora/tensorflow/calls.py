@@ -56,10 +56,7 @@ def list_of(values: Iterable[object]) -> list[Any]:
     """Return the elements of a grouped call."""
     if hasattr(values, "shape"):
         raise TypeError("a grouped call takes a list of tensors, not one tensor")
-    elements = list(values)
-    if not elements:
-        raise ValueError("a grouped call needs at least one tensor")
-    return elements
+    return list(values)
 
 
 def tensors_of(values: list[Any]) -> list[Tensor]:
@@ -98,8 +95,10 @@ def record(
     """Run a collective as one operation that TensorFlow can differentiate.
 
     ``forward`` returns as many results as there are tensors. ``backward`` gets the gradients of those that
-    are of floating point, and their numbers.
+    are of floating point, and their numbers. Without tensors there is nothing to run.
     """
+    if not tensors:
+        return []
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]
     def recorded(*inputs: Tensor) -> tuple[list[Tensor], Callable[..., list[Tensor | None]]]:

@@ -164,6 +164,8 @@ def broadcast_(
     """
     with checked("broadcast", name, process_set):
         targets = list_of(variables)
+        if not targets:
+            raise ValueError("broadcast_ needs at least one variable")
         for each in targets:
             if not hasattr(each, "assign"):
                 raise TypeError(f"broadcast_ takes variables, not {type(each).__name__}")

@@ -9,7 +9,9 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.framework import auto_control_deps
+from tensorflow.python.util import tf_stack
 
+from hora import _core
 from hora.tensorflow.call import Tensor, Terms, graph_label
 
 __all__ = ["NativeKernels", "problem"]
@@ -51,9 +53,21 @@ def problem() -> str | None:
     return load()[1]
 
 
+def caller() -> str:
+    """Return file and line of the program that makes this call, or nothing.
+
+    AutoGraph runs copies of functions, of which TensorFlow knows the lines in the program.
+    """
+    if tf.executing_eagerly():
+        return _core.caller()
+    frames = reversed(tf_stack.extract_stack())
+    places = (_core.describe_place(frame.filename, frame.lineno) for frame in frames)
+    return next(filter(None, places), "")
+
+
 def naming(terms: Terms) -> dict[str, Any]:
-    """Return the attributes that tell which calls belong together."""
-    common = {"process_set": terms.process_set, "name": terms.node}
+    """Return the attributes that tell which calls belong together, and where this one is made."""
+    common = {"process_set": terms.process_set, "name": terms.node, "caller": caller()}
     if tf.executing_eagerly():
         return {**common, "tensor_name": terms.name or "", "adds_node_name": False, "waits": True}
     return {

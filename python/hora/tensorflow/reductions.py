@@ -168,10 +168,9 @@ def reduce_all(
         dense = [at for at in range(len(inputs)) if at not in slices]
         pairs = [compression.compress(each) for each in tensors_of([inputs[at] for at in dense])]
     results: dict[int, Any] = {}
-    if pairs:
-        reduced = operations.allreduce([sent for sent, _ in pairs], terms)
-        for at, result, (_, context) in zip(dense, reduced, pairs, strict=True):
-            results[at] = compression.decompress(result, context)
+    reduced = operations.allreduce([sent for sent, _ in pairs], terms)
+    for at, result, (_, context) in zip(dense, reduced, pairs, strict=True):
+        results[at] = compression.decompress(result, context)
     for at, each in slices.items():
         part = terms.part(at) if len(inputs) > 1 else terms
         results[at] = allreduce_slices(each, part, compression)
