@@ -115,9 +115,13 @@ build_cpp() {
 
 build_with_clang() {
     command -v clang++ >/dev/null || return 0
-    if ! { [[ -f build/$1/CMakeCache.txt ]] || cmake --preset "$1"; } || ! cmake --build --preset "$1"; then
+    if ! { is_with_clang "$1" || cmake --fresh --preset "$1"; } || ! cmake --build --preset "$1"; then
         remark="failed; its tests say why"
     fi
+}
+
+is_with_clang() {
+    grep -q '^CMAKE_CXX_COMPILER:.*clang' "build/$1/CMakeCache.txt"
 }
 
 cache_says() {

@@ -59,7 +59,8 @@ const std::string& own_folder() {
 
 bool is_passed(std::string_view file) {
   if (file.starts_with(own_folder())) return true;
-  for (const std::string_view framework : {"-packages/torch/", "-packages/tensorflow/", "-packages/keras/"})
+  for (const std::string_view framework :
+       {"-packages/torch/", "-packages/tensorflow/", "-packages/keras/", "-packages/tf_keras/"})
     if (file.find(framework) != std::string_view::npos) return true;
   return false;
 }

@@ -72,6 +72,11 @@ def test_an_interface_that_is_not_there_is_named_with_those_that_are(show: Path)
     assert "lo (127.0.0.1)" in ended.stdout
 
 
+def test_an_interface_does_not_matter_without_tcp(show: Path) -> None:
+    ended = run(mpirun(2), show, OMPI_MCA_btl_tcp_if_include="nope0", OMPI_MCA_btl="^tcp")
+    assert ended.returncode == 0
+
+
 def test_too_few_slots_are_told_with_the_cure(show: Path) -> None:
     ranks = len(os.sched_getaffinity(0)) + 2
     command = [part for part in mpirun(ranks) if part != "--oversubscribe"]

@@ -79,7 +79,7 @@ def searches(
 ) -> Iterator[Mapping[Flags, Future[Search]]]:
     """Search what the chosen tests ask for, in their order, as many variants at once as there are cores."""
     chosen = [item for item in request.session.items if item.path == request.path]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, 4)) as pool:
         begun = {}
         for item in chosen:
             flags = item.callspec.params["flags"]  # type: ignore[attr-defined]

@@ -73,11 +73,19 @@ const char* level_name(int level) {
   }
 }
 
+/// Whether Open MPI is left to choose TCP.
+bool may_use_tcp() {
+  const std::string pml = process_environment("OMPI_MCA_pml").value_or("ob1");
+  const std::string btl = process_environment("OMPI_MCA_btl").value_or("tcp");
+  const bool is_listed = btl.find("tcp") != std::string::npos;
+  return pml == "ob1" && is_listed != btl.starts_with('^');
+}
+
 /// Open MPI says of a wrong name only that its value is ignored, and not always.
 void check_interfaces() {
   constexpr std::string_view kVariable = "OMPI_MCA_btl_tcp_if_include";
   const std::string list = process_environment(kVariable).value_or("");
-  const std::string missing = missing_interfaces(list);
+  const std::string missing = may_use_tcp() ? missing_interfaces(list) : "";
   if (!missing.empty()) raise(ErrorKind::kStartup, "{}={}: {}", kVariable, list, missing);
 }
 
@@ -202,6 +210,7 @@ void run_in_thread(Connecting connecting) {
     const bool finds_none = !is_initialized();
     own_mpi.is_starting = true;
     task();
+    task = {};  // what came too late ends in MPI, too
     own_mpi.is_starting = false;
     if (finds_none && is_initialized()) finalize_when_told();
   };

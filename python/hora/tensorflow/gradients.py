@@ -20,8 +20,9 @@ __all__ = ["GradientRule", "Groups", "as_written", "identity", "make_rule", "sca
 #: How large gradients are that a graph reduces in one operation: enough for its cost not to matter.
 RUN_BYTES = 4 << 20
 
-#: How long a thread of TensorFlow works for the only reduction of a step, for whose results the rest of the
-#: graph waits. Changes of threads cost more than a small reduction; ranks that do alike arrive in this time.
+#: How long a thread of TensorFlow works for the only reduction of a step, when it is small: the rest of the
+#: graph waits for its results. Changes of threads cost more than such a reduction; ranks that do alike arrive
+#: in this time.
 PATIENCE_US = 1000
 
 
@@ -76,7 +77,8 @@ class GradientRule:
             else:
                 dense.append(at)
         batches = self.batches(dense, variables, gradients)
-        patience_us = PATIENCE_US if len(batches) == 1 and not has_slices else 0
+        is_quick = sum(size_of(variables[at], gradients[at]) for at in dense) < RUN_BYTES
+        patience_us = PATIENCE_US if is_quick and len(batches) == 1 and not has_slices else 0
         for batch in batches:
             terms = replace(self.terms(f"gradient_{batch[0]}"), patience_us=patience_us)
             reduced = self.reduce_together([gradients[at] for at in batch], terms)
@@ -127,6 +129,12 @@ class GradientRule:
         ]
 
 
+def size_of(variable: Any, gradient: Any) -> int:
+    """Return how many bytes a gradient has; one of unknown size counts as large."""
+    count = tf.TensorShape(variable.shape).num_elements()
+    return RUN_BYTES if count is None else count * gradient.dtype.size
+
+
 def neighbours(dense: list[int], variables: Sequence[Any], gradients: Sequence[Any]) -> list[list[int]]:
     """Return runs of gradients that are small together; one of unknown size goes alone.
 
@@ -135,8 +143,7 @@ def neighbours(dense: list[int], variables: Sequence[Any], gradients: Sequence[A
     runs: list[list[int]] = []
     room = 0
     for at in dense:
-        count = tf.TensorShape(variables[at].shape).num_elements()
-        size = RUN_BYTES if count is None else count * gradients[at].dtype.size
+        size = size_of(variables[at], gradients[at])
         if size > room:
             runs.append([])
             room = RUN_BYTES
