@@ -4,11 +4,13 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <latch>
 #include <string>
+#include <thread>
 
 #include "stand_ins/nccl_ranks.h"
 
