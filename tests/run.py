@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from harness.results import Suite, closing_line
 from harness.suites import TITLES, find_suites
 
-TOTAL_S = 45 * 60.0  # half as much again as all tests take on two cores
+TOTAL_S = 45 * 60.0  # then something hangs
 
 
 def show(suite: Suite) -> None:
